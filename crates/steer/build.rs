@@ -76,7 +76,10 @@ fn compile(
     command.arg("-I").arg(root.join("include")).arg("-I").arg(root.join("bpf/include"));
     command.args(["-x", "c", "-", "-o"]).arg(&object).stdin(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| {
-        panic!("Heddle's kernel programs are compiled with `{clang}`, which cannot run ({error}): scripts/setup installs it")
+        panic!(
+            "Heddle's kernel programs are compiled with `{clang}`, which cannot run ({error}): \
+            scripts/setup installs it"
+        )
     });
     child
         .stdin

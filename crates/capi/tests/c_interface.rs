@@ -102,7 +102,10 @@ int main(void) { int fd = 0, result = hd_deploy("hash", "socket-select", &fd, 1)
     fs::write(&source, text).expect("written");
     link(&source, &program);
     let said = run(Command::new(&program).env("HEDDLE_SOCKET", folder.path().join("none")));
-    assert!(said.starts_with("-2 nobody listens at") && said.contains("start heddled"), "{said}");
+    assert!(
+        said.starts_with("-2 no daemon listens at") && said.contains("start heddled"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Closing connections on which descriptors may wait that nobody has received. To close such a one can take for ever (see
-//! [`crate::connection`]), so a thread with descriptors of its own does it, and of these there are few for each user.
+//! Closing connections whose queue may hold descriptors that were never received. Closing one can take
+//! forever (see [`crate::connection`]), so a thread with its own descriptor table does it; each user gets
+//! only a few such threads.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,25 +15,26 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, recvmsg};
 
 use crate::permits::ConnectionPermits;
 
-/// Threads of a user that close at a time.
+/// Threads that close at a time, per user.
 const THREADS_PER_USER: usize = 4;
 
 /// Closes connections.
 pub struct Closing {
     threads: Arc<ConnectionPermits>,
-    /// Those for which there was no thread yet, by user.
+    /// Connections for which there was no thread yet, by user.
     waiting: BTreeMap<u32, Vec<UnixStream>>,
 }
 
 impl Closing {
-    /// Where no connection is closed yet.
+    /// Creates one with no connection to close.
     pub fn new() -> Self {
         Self { threads: ConnectionPermits::new(THREADS_PER_USER), waiting: BTreeMap::new() }
     }
 
-    /// Closes a connection of user `uid`, now or when there is a thread for it. Nothing more is received or sent on it.
+    /// Closes a connection of user `uid`, now or once a thread is free. Nothing more is received or sent on
+    /// it.
     pub fn close(&mut self, uid: u32, client: UnixStream) {
-        // The client knows that it is over, however long it takes.
+        // The client sees the end at once, however long the close takes.
         let _ = client.shutdown(Shutdown::Both);
         if !is_empty(&client).unwrap_or(false) {
             self.waiting.entry(uid).or_default().push(client);
@@ -53,7 +55,8 @@ impl Closing {
     }
 }
 
-/// Closes `fd` in a thread of its own, which has `keep` until then; gives it back if there can be none.
+/// Closes `fd` in a new thread with its own descriptor table, which holds `keep` meanwhile; returns it if no
+/// thread can be started.
 pub fn close_apart<T: Send + 'static>(fd: OwnedFd, keep: T) -> Result<(), OwnedFd> {
     let close = move |fds| {
         drop::<Vec<OwnedFd>>(fds);
@@ -62,12 +65,12 @@ pub fn close_apart<T: Send + 'static>(fd: OwnedFd, keep: T) -> Result<(), OwnedF
     thread_apart("closing", vec![fd], close).map_err(|(_, mut fds)| fds.swap_remove(0))
 }
 
-/// Whether no descriptor waits on a connection on which nothing more is received.
+/// Returns whether no descriptor is queued on a connection that has been shut down.
 fn is_empty(client: &UnixStream) -> io::Result<bool> {
     let waiting = usize::try_from(ioctl_fionread(client)?).unwrap_or(usize::MAX);
     let mut bytes = vec![0; waiting.min(1 << 20)];
     let mut piece = [io::IoSliceMut::new(&mut bytes)];
-    // Without room for descriptors the kernel says that there are some, and keeps them.
+    // Without room for descriptors the kernel reports that there are some, and keeps them.
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     let seen = recvmsg(client.as_fd(), &mut piece, &mut RecvAncillaryBuffer::default(), flags)?;
     Ok(seen.bytes == waiting && !seen.flags.contains(ReturnFlags::CTRUNC))
@@ -90,7 +93,7 @@ mod tests {
         UnixStream::pair().expect("a pair of sockets")
     }
 
-    /// A connection in which a file waits that nobody can close, until the other is dropped.
+    /// Returns a connection with a queued file that cannot be closed until the other value is dropped.
     fn stuck() -> Option<(UnixStream, Locked)> {
         let (client, ours) = pair();
         let (file, _peer) = pair();
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn stuck_connections_block_no_one_else_and_use_few_threads_per_user() {
-        // Where no fork of another test's has copies.
+        // In a separate descriptor table, so that forks of other tests hold no copies.
         let (sender, done) = mpsc::channel();
         thread_apart("test", Vec::new(), move |_| {
             sender
@@ -145,7 +148,7 @@ mod tests {
         closing.close(8, another);
         assert_eq!((closing.threads.held(), wait(&closing)), (THREADS_PER_USER + 1, 3));
         drop((locked, others, locked_too));
-        // Whoever comes later sees to those that waited.
+        // The next close also handles those that waited.
         while closing.threads.held() + wait(&closing) > 0 {
             closing.close(9, pair().0);
             std::thread::sleep(Duration::from_millis(5));

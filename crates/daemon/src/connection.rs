@@ -1,9 +1,10 @@
-//! One client: what it asks, and what becomes of it when it dies meanwhile.
+//! Serving one client, and cleaning up if it dies meanwhile.
 //!
-//! To close a stranger's descriptor can take for ever, and no signal ends that: a file may be of a file system that its owner serves
-//! (FUSE), and whatever an epoll watches is closed with that epoll's lock, which its user can keep. So each client is served by a
-//! thread with a table of descriptors of its own ([`heddle_sys::apart::thread_apart`]), which closes all that the client has sent when
-//! the request is done and no lock of the engine's is held. A thread that hangs keeps its user's place, and nothing else.
+//! Closing a client's descriptor can take forever, and no signal ends that: a file may be on a file system
+//! that its owner serves (FUSE), and a file watched by an epoll is closed under that epoll's lock, which its
+//! user can hold. So each client is served by a thread with its own descriptor table
+//! ([`heddle_sys::apart::thread_apart`]), which closes everything the client has sent when the request is
+//! done and no lock of the engine is held. A thread that hangs costs its user's permit, and nothing else.
 
 use std::cell::RefCell;
 use std::fs;
@@ -19,18 +20,18 @@ use heddle_steer::request::{Answer, Attachment, Error, ErrorKind, Request};
 /// How long a client may be silent, and how long one message may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How the kernel names what may come: `socket:[4711]`. A file's name begins with a slash.
+/// The link names of acceptable descriptors: `socket:[4711]`. A file's name begins with a slash.
 const KINDS: [&str; 4] = ["socket:[", "anon_inode:[pidfd]", "pidfd:[", "anon_inode:bpf-map"];
 
-/// One who is served.
+/// The client being served.
 struct Client<'a> {
     stream: &'a UnixStream,
     caller: Caller,
-    /// What heddled has no use for. It is closed when the client has been told.
+    /// Descriptors that were refused. Closed after the client has been notified.
     refused: RefCell<Vec<OwnedFd>>,
 }
 
-/// Serves a client until it goes, is silent for too long or talks nonsense.
+/// Serves a client until it disconnects, is silent for too long or violates the protocol.
 pub fn serve(engine: &Engine, stream: &UnixStream, caller: Caller) {
     let client = &Client { stream, caller, refused: RefCell::default() };
     loop {
@@ -45,7 +46,7 @@ pub fn serve(engine: &Engine, stream: &UnixStream, caller: Caller) {
             }
             Ok(None) => return,
             Err(error) => {
-                // After nonsense nobody knows where the next message begins.
+                // After a malformed message, the start of the next is unknown.
                 let _ = send(stream, &Reply::Err(error), &[], PATIENCE);
                 return;
             }
@@ -53,13 +54,13 @@ pub fn serve(engine: &Engine, stream: &UnixStream, caller: Caller) {
     }
 }
 
-/// Tells a client that it is refused.
+/// Sends a refusal to a client.
 pub fn refuse(client: &UnixStream, kind: ErrorKind, why: &str) {
     let error = Error::new(kind, why);
     let _ = send(client, &Reply::Err(error), &[], Duration::from_millis(100));
 }
 
-/// Serves a request; an error if the client is gone.
+/// Serves a request; an error if the client has gone.
 fn answer(
     engine: &Engine,
     client: &Client<'_>,
@@ -73,8 +74,8 @@ fn answer(
             eprintln!("heddled: user {}: {what}: {}", caller.uid, one_line(text));
         }
     };
-    // So that the engine closes none of them last: it may have a lock. And to take a program off a group, which an attachment
-    // that nobody waits for any more needs.
+    // So that the engine never drops the last copy, possibly under a lock. They are also needed to detach a
+    // program from a group, if the client of an attachment has gone.
     let kept = fds.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
     let kept = match kept {
         Ok(kept) => kept,
@@ -104,12 +105,12 @@ fn answer(
             (Err(error), Vec::new())
         }
     };
-    // Who has his answer has his sockets to himself again.
+    // A client that has its answer has its sockets to itself again.
     drop(kept);
     send(stream, &reply, &fds, PATIENCE)
 }
 
-/// An attachment stays only if the client says that it knows of it.
+/// Sends an attachment, which stays only if the client acknowledges it.
 fn offer(client: &Client<'_>, attachment: Attachment, fds: &[OwnedFd]) -> Result<(), Error> {
     send(client.stream, &Reply::Ok(Answer::Attached(attachment)), fds, PATIENCE)?;
     match client.next()? {
@@ -119,17 +120,17 @@ fn offer(client: &Client<'_>, attachment: Attachment, fds: &[OwnedFd]) -> Result
     }
 }
 
-/// Detaches with `sockets`, of which the engine has copies only.
+/// Detaches with `sockets`, of which the engine gets only copies.
 fn undo(engine: &Engine, caller: Caller, id: u32, sockets: &[OwnedFd]) -> Result<(), Error> {
     let copies = sockets.iter().filter_map(|socket| socket.try_clone().ok()).collect();
     engine.serve(caller, Request::Detach { id }, copies).map(drop)
 }
 
 impl Client<'_> {
-    /// The next message; none if the client has said all it had to say.
+    /// Receives the next message; `None` if the client has closed its side.
     ///
     /// # Errors
-    /// If it is none, does not come in time, or has a descriptor that is neither a socket nor a process nor a map.
+    /// If it is malformed, late, or has a descriptor that is neither a socket nor a process nor a map.
     fn next(&self) -> Result<Option<(Call, Vec<OwnedFd>)>, Error> {
         let Some((call, fds)) = receive::<Call>(self.stream, PATIENCE)? else { return Ok(None) };
         let Some(error) = fds.iter().find_map(descriptor_error) else {
@@ -140,9 +141,9 @@ impl Client<'_> {
     }
 }
 
-/// What is wrong with a descriptor.
+/// Returns why a descriptor is refused; `None` if it is acceptable.
 fn descriptor_error(fd: &OwnedFd) -> Option<Error> {
-    // Its name is asked of nobody's file system.
+    // Reading the link name involves no user's file system.
     let name = fs::read_link(format!("/proc/thread-self/fd/{}", fd.as_raw_fd()));
     let name = name.map(|name| name.to_string_lossy().into_owned());
     let name = match name {
@@ -154,7 +155,7 @@ fn descriptor_error(fd: &OwnedFd) -> Option<Error> {
     Some(Error::new(ErrorKind::Invalid, text))
 }
 
-/// A request for the log; empty for those that change nothing.
+/// Describes a request for the log; empty for those that change nothing.
 fn describe(request: &Request) -> String {
     match request {
         Request::Attach { policy, hook, pid, .. } => {
@@ -169,7 +170,7 @@ fn describe(request: &Request) -> String {
     }
 }
 
-/// What a client says, so that it fits into one line of a log.
+/// Makes a client's text fit into one line of the log.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
 }

@@ -1,4 +1,4 @@
-//! The socket on which heddled is asked: its own, or one that systemd hands over.
+//! The socket on which heddled listens: its own, or one passed by systemd.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pid
 use crate::closing::close_apart;
 use crate::options::Options;
 
-/// A socket that listens. A file that we made for it goes with it.
+/// A listening socket. Removes the socket's file on drop if we created it.
 pub struct Listener {
     pub socket: UnixListener,
     _file: Option<File>,
@@ -30,21 +30,21 @@ impl Drop for File {
 }
 
 impl Listener {
-    /// Listens no more. What has come and was not accepted is closed elsewhere.
+    /// Stops listening. Connections that were not accepted are closed by another thread.
     pub fn close(self) {
-        // Without a thread it is closed here.
+        // If no thread can be started, it is closed here.
         let _ = close_apart(self.socket.into(), ());
     }
 }
 
-/// Listens.
+/// Starts listening.
 pub fn listen(options: &Options) -> anyhow::Result<Listener> {
     if let Some(socket) = handed_over()? {
         return Ok(Listener { socket, _file: None });
     }
     let path = &options.socket;
     remove_stale(path)?;
-    // For nobody until it is said for whom.
+    // No user may connect until the permissions are set.
     let before = umask(Mode::from_raw_mode(0o177));
     let socket = UnixListener::bind(path);
     umask(before);
@@ -59,7 +59,7 @@ pub fn listen(options: &Options) -> anyhow::Result<Listener> {
     Ok(listener)
 }
 
-/// The first descriptor that systemd hands over (sd_listen_fds): number 3, if LISTEN_PID is us.
+/// Returns the first descriptor passed by systemd (sd_listen_fds): number 3, if LISTEN_PID is us.
 fn handed_over() -> anyhow::Result<Option<UnixListener>> {
     const FIRST: i32 = 3;
     let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<i32>().ok());
@@ -70,7 +70,7 @@ fn handed_over() -> anyhow::Result<Option<UnixListener>> {
     match number("LISTEN_FDS") {
         Some(1) => {
             let socket = take(me, FIRST).context("what systemd handed over is no socket")?;
-            // Its own number is for no process that we start.
+            // Processes that we start must not inherit it.
             close_on_exec_from(FIRST).context("cannot keep descriptors to ourselves")?;
             Ok(Some(socket))
         }
@@ -78,8 +78,8 @@ fn handed_over() -> anyhow::Result<Option<UnixListener>> {
     }
 }
 
-/// A descriptor of our own that we know only by number. Asking the kernel for a copy takes no promise that the number
-/// is ours to use.
+/// Duplicates one of our descriptors that we know only by number. Asking the kernel for a copy needs no
+/// promise that we own the number.
 fn take(me: Pid, number: i32) -> io::Result<UnixListener> {
     let process = pidfd_open(me, PidfdFlags::empty())?;
     let fd: OwnedFd = pidfd_getfd(process, number, PidfdGetfdFlags::empty())?;
@@ -87,14 +87,14 @@ fn take(me: Pid, number: i32) -> io::Result<UnixListener> {
     Ok(fd.into())
 }
 
-/// A socket's file that nobody listens to any more is in the way.
+/// Removes a socket's file on which no process listens any more.
 fn remove_stale(path: &Path) -> anyhow::Result<()> {
     let Ok(there) = fs::symlink_metadata(path) else { return Ok(()) };
     if !there.file_type().is_socket() {
         bail!("{} is there and is no socket", path.display());
     }
     match UnixStream::connect(path) {
-        Ok(_) => bail!("somebody listens at {} already", path.display()),
+        Ok(_) => bail!("another process listens at {} already", path.display()),
         Err(_) => fs::remove_file(path)
             .with_context(|| format!("cannot remove the old socket {}", path.display())),
     }

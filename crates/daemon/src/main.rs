@@ -1,11 +1,11 @@
-//! heddled: deploys steering policies for users who are not root, and keeps them within bounds. `docs/daemon/heddled.md` says
-//! who may do what.
+//! heddled: deploys steering policies for users other than root, and enforces their limits.
+//! `docs/daemon/heddled.md` describes the permissions.
 //!
-//! - **I1** Off the data path: it handles no packet, and what it has deployed decides whether it runs or not.
-//! - **I2** It keeps nothing that it could not find again: killed at any moment and started anew, it goes on.
-//! - **I3** Bytes from strangers are taken apart by a process that has no rights ([`sandbox`]).
-//! - **I4** Every user is bounded: connections, bytes and time of a request, attachments, executors, memory of maps, and
-//!   the CPU time that his policies take.
+//! - **I1** Off the data path: it handles no packet, and what it has deployed decides whether or not it runs.
+//! - **I2** It keeps nothing that it could not recover: killed at any moment and restarted, it continues.
+//! - **I3** Untrusted bytes are parsed by a process without privileges ([`sandbox`]).
+//! - **I4** Every user is bounded: connections, bytes and time of a request, attachments, executors, memory
+//!   of maps, and the CPU time of policies.
 //! - **I5** There is no `unsafe` in this crate.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What heddled can be told, and what it assumes.
+//! heddled's options and their defaults.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,23 +17,23 @@ Examples:
 Policies stay in place when heddled ends, also by SIGKILL; it finds them again. SIGTERM and SIGINT end it.
 Who may do what, and what a hostile user can do: docs/daemon/heddled.md.";
 
-/// Deploys steering policies for users who are not root, and keeps them within bounds.
+/// Deploys steering policies for users other than root, and enforces their limits.
 #[derive(Debug, Parser)]
 #[command(name = "heddled", version, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Options {
-    /// Where to listen; not used when systemd hands over a socket
+    /// Where to listen; ignored if systemd passes a socket
     #[arg(long, value_name = "PATH", default_value = heddle_steer::client::SOCKET)]
     pub socket: PathBuf,
-    /// Who may connect beside root: the members of this group (a name or a number)
+    /// Who may connect besides root: the members of this group (a name or a number)
     #[arg(long, conflicts_with = "everyone")]
     pub group: Option<String>,
-    /// Everybody may connect
+    /// Let every user connect
     #[arg(long)]
     pub everyone: bool,
-    /// Where the records of attachments are
+    /// Folder of the records of attachments
     #[arg(long, value_name = "FOLDER", default_value = "/run/heddle")]
     pub state: PathBuf,
-    /// Where programs and maps are pinned: on a BPF file system
+    /// Folder in which programs and maps are pinned: on a BPF file system
     #[arg(long, value_name = "FOLDER", default_value = "/sys/fs/bpf/heddle")]
     pub pins: PathBuf,
     /// Attachments of one user
@@ -45,8 +45,8 @@ pub struct Options {
     /// Memory of the maps of one user's policies, MiB
     #[arg(long, value_name = "MIB", default_value_t = Quota::default().map_bytes >> 20)]
     pub max_map_mib: u64,
-    /// An interface at whose packets users other than root may put policies, in the network namespace of heddled; may be
-    /// given several times, and none is open otherwise
+    /// An interface whose packets users other than root may steer, in heddled's network namespace; may be
+    /// repeated; none by default
     #[arg(long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
     /// Attachments of one user at one interface
@@ -55,38 +55,40 @@ pub struct Options {
     /// Addresses and ports of one user at one interface
     #[arg(long, value_name = "N", default_value_t = Quota::default().claims)]
     pub max_claims: usize,
-    /// How many times the attachments and the map memory of one user all users but root may have together
+    /// Limit for all users but root together, as a multiple of one user's attachments and map memory
     #[arg(long, value_name = "N", default_value_t = Quota::default().users)]
     pub max_users: usize,
     /// Connections of one user at a time
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub max_connections: usize,
-    /// Takes a policy away that takes longer than this for a decision, nanoseconds, in two of four looks; 0: never
+    /// Evict a policy whose decisions take longer than this on average, nanoseconds, in two of four checks;
+    /// 0: never
     #[arg(long, value_name = "NS", default_value_t = 20_000)]
     pub evict_ns: u32,
-    /// The same for the costliest of a user whose policies together take more than this of a CPU, percent
+    /// Evict the costliest policy of a user whose policies together use more than this share of a CPU,
+    /// percent
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     pub evict_share: u32,
-    /// How often run time is judged and what is dead is removed, milliseconds, give or take half
+    /// Interval of the checks, which judge run time and remove what is dead, milliseconds, plus or minus half
     #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(10..))]
     pub watch_ms: u32,
-    /// How long run time is counted at each look where all policies are root's, milliseconds; with those of others it is counted
-    /// all the time. It costs every BPF program of the machine two readings of the clock a run
+    /// How long each check counts run time if all policies are root's, milliseconds; with other users'
+    /// policies it is always counted. Counting costs every BPF program on the machine two clock reads per run
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sample_ms: u32,
-    /// Reads a compiled policy from standard input, with no rights at all, and writes what it consists of: what heddled
-    /// starts for itself
+    /// Read a compiled policy from standard input, without any privileges, and write its content: heddled
+    /// starts this itself
     #[arg(long, hide = true)]
     pub read_policy: bool,
 }
 
 impl Options {
-    /// Where what outlives heddled is kept.
+    /// Returns the state that outlives heddled.
     pub fn state(&self) -> State {
         State::at(&self.state, &self.pins)
     }
 
-    /// What one user may have.
+    /// Returns the limits of one user.
     pub fn quota(&self) -> Quota {
         Quota {
             attachments: self.max_attachments,
@@ -99,7 +101,7 @@ impl Options {
         }
     }
 
-    /// The time between two looks.
+    /// Returns the mean interval of the checks.
     pub fn watch(&self) -> Duration {
         Duration::from_millis(self.watch_ms.into())
     }

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! The identity of a connection's peer.
 
 use std::fs;
 use std::io;
@@ -12,10 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The user who connected, as the kernel says.
+/// Returns the user who connected, as the kernel reports it.
 ///
-/// A process in a user namespace of its own may be any user of a range that its own user was given, each with quotas of
-/// his own. So who is in another user namespace than heddled is refused.
+/// A process in its own user namespace may act as any user of its owner's subordinate range, each with its
+/// own quotas. So a client in another user namespace than heddled's is refused.
 ///
 /// # Errors
 /// Why the client is refused.
@@ -23,28 +23,31 @@ pub fn caller(client: &UnixStream) -> anyhow::Result<Caller> {
     let peer = socket_peercred(client).context("the kernel does not say who connected")?;
     let process = process(client, peer.pid).context("cannot tell whose connection this is")?;
     let pid = number(&process)?;
-    // Everybody may read it, and it is written for the reader: users of another namespace have another one.
+    // Any process may read it, and the kernel writes it for the reader: users of another namespace see
+    // another map.
     let users = |pid: &str| fs::read_to_string(format!("/proc/{pid}/uid_map"));
     let theirs = users(&pid.to_string());
     let ours = users("self").context("cannot look at heddled's user namespace")?;
-    // What was read is the process's only if it has not ended, and its number not been used again.
+    // What was read belongs to the process only if it has not exited, with its pid reused.
     if has_ended(&process)? {
         bail!("the process that connected has ended: it must wait for its answer");
     }
     if theirs.context("cannot look at your user namespace")? != ours {
         bail!(
-            "your process is in a user namespace of its own (a rootless container?): its users are others than the machine's, so heddled serves none of them; connect from outside"
+            "your process is in a user namespace of its own (a rootless container?), whose users are \
+             not the machine's, so heddled refuses them: connect from outside"
         );
     }
     let uid = peer.uid.as_raw();
-    // Such a user owns programs that his owner can have made for him, set-user-ID and started outside of any namespace.
+    // Such a user owns programs that its owner can have made for it: set-user-ID, and started outside any
+    // namespace.
     if let Some(owner) = subordinate(uid)? {
         bail!("user {uid} is a subordinate one of {owner} (/etc/subuid): connect as {owner}");
     }
     Ok(Caller { uid })
 }
 
-/// Whose subordinate a user is.
+/// Returns the user to whose subordinate range a uid belongs.
 fn subordinate(uid: u32) -> anyhow::Result<Option<String>> {
     match fs::read_to_string("/etc/subuid") {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

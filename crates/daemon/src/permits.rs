@@ -1,14 +1,14 @@
-//! How many connections there are, of each user and together.
+//! Limits on connections, per user and in total.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Connections of all users together.
 const MAX_CONNECTIONS: usize = 256;
-/// The last of them, which are root's.
+/// Of those, connections reserved for root.
 const RESERVED_FOR_ROOT: usize = MAX_CONNECTIONS / 8;
 
-/// Who is connected.
+/// The connections of each user.
 #[derive(Debug)]
 pub struct ConnectionPermits {
     taken: Mutex<BTreeMap<u32, usize>>,
@@ -23,7 +23,7 @@ pub struct ConnectionPermit {
 }
 
 impl ConnectionPermits {
-    /// At most `per_user` for each user, who has at most a quarter of all.
+    /// Allows at most `per_user` for each user, capped at a quarter of all.
     pub fn new(per_user: usize) -> Arc<Self> {
         Arc::new(Self { taken: Mutex::default(), per_user: per_user.min(MAX_CONNECTIONS / 4) })
     }
@@ -32,7 +32,7 @@ impl ConnectionPermits {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One for user `uid`, if he has not too many. The last are kept for root.
+    /// Takes a permit for user `uid`, if the limits allow. The last ones are reserved for root.
     pub fn take(self: &Arc<Self>, uid: u32) -> Option<ConnectionPermit> {
         let mut taken = self.taken();
         let together: usize = taken.values().sum();
@@ -45,7 +45,7 @@ impl ConnectionPermits {
         Some(ConnectionPermit { permits: Arc::clone(self), uid })
     }
 
-    /// How many there are.
+    /// Returns how many are held.
     pub fn held(&self) -> usize {
         self.taken().values().sum()
     }

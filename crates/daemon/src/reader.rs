@@ -1,4 +1,4 @@
-//! Having a stranger's object taken apart by a process without rights ([`crate::sandbox`]), within a time.
+//! Parses a user's object in a process without privileges ([`crate::sandbox`]), within a time limit.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
@@ -12,22 +12,23 @@ use std::time::{Duration, Instant};
 use heddle_steer::policy::{MAX_FILE, Object};
 use heddle_steer::request::{Error, ErrorKind};
 
-/// Users and groups that nobody has: above those that containers are given, below systemd's foreign ones. A process of a
-/// user that somebody has, nobody's too, can be ended by him, and traced until it has confined itself.
+/// Unassigned users and groups: above those given to containers, below systemd's foreign ones. A process of
+/// an assigned user, user 65534 included, can be killed by that user, and traced until it has confined
+/// itself.
 const USERS: Range<u32> = 0x7000_0000..0x7800_0000;
 /// How long it may take; a policy takes a few milliseconds.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How much it may say; an object of the largest size is some eight times itself.
+/// Maximum bytes of its answer; that for an object of the largest size is about eight times the object.
 const MAX_ANSWER: u64 = 64 << 20;
-/// How long a process that was killed may take to end. Only one that is traced or hangs in the kernel takes longer.
+/// How long a killed process may take to exit. Only one that is traced or hangs in the kernel takes longer.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How many of those that take longer there may be before no more are started.
+/// How many such processes there may be before no more are started.
 const MAX_KILLED: usize = 16;
 
-/// Those that were killed and had not ended yet.
+/// Killed processes that have not exited yet.
 static KILLED: KilledChildren = KilledChildren(Mutex::new(Vec::new()));
 
-/// What `bytes` consist of. The answer is still a stranger's word: whoever uses it checks it.
+/// Parses `bytes`. The answer is still untrusted: the caller checks it.
 ///
 /// # Errors
 /// What is wrong with the bytes, or that the reading process failed.
@@ -40,7 +41,7 @@ pub fn read(bytes: &[u8]) -> Result<Object, Error> {
     let mut child = start()
         .map_err(|error| Error::system("cannot start the process that reads policies", &error))?;
     let answer = exchange(&mut child, bytes.to_vec());
-    // Whatever became of it, nothing of it stays.
+    // Whatever the outcome, nothing of it stays.
     let _ = child.kill();
     let status = KILLED.end(child, EXIT_TIMEOUT);
     let answer = answer.map_err(|error| {
@@ -60,27 +61,28 @@ fn start() -> io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     if rustix::process::geteuid().is_root() {
         let user = random_user();
-        // Becoming it drops the supplementary groups and all capabilities. Where the namespace has no such user, that fails.
+        // Changing the uid drops the supplementary groups and all capabilities. If the namespace has no such
+        // user, this fails.
         command.gid(user).uid(user);
     }
     command.spawn()
 }
 
-/// Another one each time, so that those who read at the same time are strangers to each other too.
+/// A different one each time, so that concurrent readers cannot affect each other either.
 fn random_user() -> u32 {
     let random = RandomState::new().hash_one(0);
     let offset = random % u64::from(USERS.end - USERS.start);
     USERS.start + u32::try_from(offset).unwrap_or(0)
 }
 
-/// Children that were killed and are still to be waited for.
+/// Killed children that must still be reaped.
 struct KilledChildren(Mutex<Vec<Child>>);
 
 impl KilledChildren {
-    /// Forgets those that have ended.
+    /// Reaps those that have exited.
     ///
     /// # Errors
-    /// If there are too many that have not.
+    /// If too many have not.
     fn reap(&self) -> Result<(), Error> {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -88,14 +90,15 @@ impl KilledChildren {
             return Ok(());
         }
         let text = format!(
-            "{} processes that read policies were killed and do not end: who traces them? (`TracerPid` in /proc/{}/status)",
+            "{} processes that read policies were killed and do not end: what traces them? (`TracerPid` \
+             in /proc/{}/status)",
             left.len(),
             left[0].id()
         );
         Err(Error::new(ErrorKind::System, text))
     }
 
-    /// How `child` ended; `None` if it has not within `limit`, and is waited for later.
+    /// Returns how `child` ended; `None` if it has not within `limit`, and will be reaped later.
     fn end(&self, mut child: Child, limit: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -115,7 +118,7 @@ fn exchange(child: &mut Child, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     let mut input = child.stdin.take().ok_or_else(missing)?;
     let output = child.stdout.take().ok_or_else(missing)?;
     let (sender, receiver) = mpsc::channel();
-    // Both end when the child does, which the caller sees to.
+    // Both threads end when the child does, which the caller ensures.
     thread::Builder::new().name("policy-in".into()).spawn(move || input.write_all(&bytes))?;
     thread::Builder::new().name("policy-out".into()).spawn(move || {
         let mut answer = Vec::new();

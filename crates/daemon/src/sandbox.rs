@@ -1,6 +1,6 @@
-//! The process that takes a stranger's object apart: it reads bytes from standard input, writes what they consist of to
-//! standard output, and can do nothing else. Whoever takes it over has a process of a user that there is not
-//! ([`crate::reader`]), that may read, write, ask for memory and end.
+//! The process that parses a user's object: it reads bytes from standard input, writes their content to
+//! standard output, and can do nothing else. An attacker who takes it over controls a process of an
+//! unassigned user ([`crate::reader`]) that may read, write, allocate memory and exit.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -11,7 +11,7 @@ use heddle_steer::policy::MAX_FILE;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
-/// What a limit allows at most.
+/// The maximum of each resource limit.
 const LIMITS: &[(Resource, u64)] = &[
     (Resource::As, 256 << 20),
     (Resource::Cpu, 2),
@@ -21,8 +21,8 @@ const LIMITS: &[(Resource, u64)] = &[
     (Resource::Core, 0),
 ];
 
-/// System calls of reading, writing, memory and ending, and what the standard library asks on the way there. Not one
-/// that opens, connects, starts or signals.
+/// System calls for reading, writing, memory and exiting, and those that the standard library makes for them.
+/// None that opens, connects, starts or signals.
 const ALLOWED: &[i64] = &[
     numbers::READ,
     numbers::WRITE,
@@ -76,7 +76,7 @@ mod numbers {
     pub const GETRANDOM: i64 = 278;
 }
 
-/// Gives up everything, then reads.
+/// Drops all privileges, then reads.
 pub fn run() -> anyhow::Result<()> {
     confine().context("cannot give up rights")?;
     let mut bytes = Vec::new();
@@ -87,7 +87,7 @@ pub fn run() -> anyhow::Result<()> {
 }
 
 fn confine() -> anyhow::Result<()> {
-    // Other processes of its user's, if heddled is not root and so the user's too, may not look into it or change what it says.
+    // Other processes of the same user (if heddled is not root) may not inspect it or change its answer.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::thread::set_no_new_privs(true)?;
     for (resource, most) in LIMITS {

@@ -1,4 +1,4 @@
-//! heddled from start to end.
+//! The life cycle of heddled.
 
 use std::fs::File;
 use std::mem::ManuallyDrop;
@@ -29,7 +29,7 @@ use crate::permits::ConnectionPermits;
 use crate::reader;
 use crate::watch;
 
-/// How long requests that are being served may take when heddled is told to end.
+/// How long requests under way may take once heddled is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves until SIGTERM or SIGINT.
@@ -43,13 +43,13 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let engine = Engine::new(options.state(), Box::new(reader::read))?;
     let lock = lock_state(options)?;
     let engine = Arc::new(engine.with_quota(options.quota()));
-    // What is there is known, and watched, before anybody is heard.
+    // Existing attachments are known, and watched, before any client is served.
     report_attachments(&engine)?;
     watch::start(Arc::clone(&engine), options).context("cannot start the watch")?;
     let listener = listen(options)?;
     notify("READY=1");
     let permits = ConnectionPermits::new(options.max_connections);
-    // What it has not closed may take for ever: the process's end does it, or nobody.
+    // Closing the rest may take forever: it is left to the process's exit.
     let mut closing = ManuallyDrop::new(Closing::new());
     accept(&listener.socket, &stop, &engine, &permits, &mut closing)?;
     notify("STOPPING=1");
@@ -58,24 +58,24 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     while permits.held() > 0 && begin.elapsed() < STOP_TIMEOUT {
         thread::sleep(Duration::from_millis(10));
     }
-    // Another may begin, whatever of a client's cannot be closed.
+    // Another heddled may start, even if a client's descriptor cannot be closed.
     drop(lock);
     eprintln!("heddled: ends; policies stay in place");
     Ok(())
 }
 
-/// As many descriptors as this process may have: each client has a table of its own, which may hold as many.
+/// Raises the limit of descriptors to its maximum: each client has its own table, which may hold as many.
 fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // With those that there are a client of many executors is refused.
+    // With the default limit a client with many executors would be refused.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// One heddled for a state: two would each sample and evict. Commands of root's (`--direct`) may come in between, for
-/// all that changes the state waits for the state's lock.
+/// Locks the state for one heddled: two would each sample and evict. Root's commands (`--direct`) may
+/// interleave, since all changes take the state's own lock.
 fn lock_state(options: &Options) -> anyhow::Result<File> {
     let path = options.state.join("heddled.lock");
-    // Whoever may read a file may lock it, and keep heddled from starting.
+    // A user who may read a file may lock it, and keep heddled from starting.
     let file = File::options().create(true).append(true).mode(0o600).open(&path);
     let file = file.with_context(|| format!("cannot open {}", path.display()))?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -96,7 +96,7 @@ fn report_attachments(engine: &Engine) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes clients until `stop` is readable.
+/// Accepts clients until `stop` is readable.
 fn accept(
     listener: &UnixListener,
     stop: &UnixStream,
@@ -122,7 +122,7 @@ fn accept(
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            // No descriptors left: the client waits, and others may go meanwhile.
+            // No descriptors left: the client waits while others may finish.
             Err(error) => {
                 eprintln!("heddled: cannot accept a client: {error}");
                 thread::sleep(Duration::from_millis(100));
@@ -131,7 +131,7 @@ fn accept(
     }
 }
 
-/// Serves a client in a thread of its own, if its user has not too many; who is not served is given back.
+/// Serves a client in its own thread, if its user has a permit left; otherwise returns the client.
 fn serve_client(
     client: UnixStream,
     engine: &Arc<Engine>,
@@ -154,7 +154,7 @@ fn serve_client(
     }
     let engine = Arc::clone(engine);
     let serve = move |fds: Vec<OwnedFd>| {
-        // It ends when all that the client has sent is closed.
+        // Released once everything that the client has sent is closed.
         let _permit = permit;
         for client in fds {
             connection::serve(&engine, &client.into(), caller);
@@ -168,7 +168,7 @@ fn serve_client(
     })
 }
 
-/// Of whom a client is that is refused, as far as the kernel says.
+/// Returns the user of a refused client, as far as the kernel reports it.
 fn uid(client: &UnixStream) -> u32 {
     socket_peercred(client).map_or(u32::MAX, |peer| peer.uid.as_raw())
 }

@@ -1,5 +1,5 @@
-//! The daemon's regular look: attachments whose sockets or owners are gone are removed, and policies that cost too much
-//! are taken away. The kernel decides where a policy was.
+//! The daemon's periodic check: removes attachments whose sockets or owners are gone, and evicts policies
+//! that cost too much. The kernel then decides instead.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,14 +13,14 @@ use heddle_steer::request::{Attachment, ErrorKind};
 
 use crate::options::Options;
 
-/// What a policy may cost.
+/// The limits on a policy's cost.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     ns: f64,
     share: f64,
 }
 
-/// Decisions below which their mean says nothing: one of them may have been interrupted.
+/// Below this many decisions the mean is meaningless: one of them may have been interrupted.
 const MIN_RUNS: u64 = 5;
 
 /// Decisions since their mean was last judged.
@@ -30,19 +30,19 @@ struct DecisionCounts {
     ns: u64,
 }
 
-/// What a look says of a policy.
+/// The result of a check for a policy.
 #[derive(Clone, Debug, PartialEq)]
 enum Verdict {
-    /// There were too few decisions yet.
+    /// Too few decisions so far.
     Undecided,
     Fine,
-    /// It is too much, and why.
+    /// It exceeds a limit; the reason.
     Broken(String),
 }
 
 impl Limits {
-    /// Adds a `cost` to what was `seen` of a policy, and judges the mean of a decision when there were enough of them, over as many
-    /// looks as that takes.
+    /// Adds `cost` to what was `seen` of a policy, and judges the mean of a decision once there are enough,
+    /// over as many checks as that takes.
     #[allow(clippy::cast_precision_loss, reason = "means for people")]
     fn judge(self, seen: &mut DecisionCounts, cost: Cost) -> Verdict {
         seen.runs += cost.runs;
@@ -59,35 +59,36 @@ impl Limits {
     }
 }
 
-/// Who answers for a policy: its user, for he may put another in its place; for root's, each for itself.
+/// Who is responsible for a policy: its user, who could replace it by another; root's policies are judged
+/// separately.
 type Suspect = (u32, u32);
 
 fn suspect(attachment: &Attachment) -> Suspect {
     (attachment.uid, if attachment.uid == 0 { attachment.id } else { 0 })
 }
 
-/// How much suspicion a look adds in which a limit was broken, and how much is enough to take a policy away that breaks one now:
-/// one look may have met a machine that was busy with something else, and two of four have not.
+/// The suspicion added by a check in which a limit was exceeded, and the level that evicts a policy exceeding
+/// one now: a single check may have coincided with other load on the machine; two of four did not.
 const BROKE: u32 = 3;
 const ENOUGH: u32 = 4;
-/// The suspicion against who was found out, which is the most there is.
+/// The suspicion after an eviction, which is the maximum.
 const PROVEN: u32 = 100;
 
-/// What is known from one look to the next.
+/// State kept between checks.
 #[derive(Debug, Default)]
 struct Memory {
     /// By attachment.
     seen: BTreeMap<u32, DecisionCounts>,
-    /// Who answers for each attachment of the last look.
+    /// The suspect for each attachment of the last check.
     owners: BTreeMap<u32, Suspect>,
-    /// What was seen, and not judged yet, of policies that are gone: it counts for what comes in their place.
+    /// Decisions of removed policies, not judged yet: they count towards their successors.
     left: BTreeMap<Suspect, DecisionCounts>,
-    /// Falls by one with a look in which policies of his were judged, none was too much, and of none is the judgement awaited:
-    /// neither idling nor a quick policy beside a slow one helps.
+    /// Decreases by one per check in which at least one of the user's policies was judged, none exceeded a
+    /// limit, and no verdict is pending: neither idling nor a fast policy beside a slow one helps.
     suspicion: BTreeMap<Suspect, u32>,
 }
 
-/// What a look says of all policies of one who answers for them.
+/// The result of a check for all policies of one suspect.
 #[derive(Default)]
 struct Account {
     cost: f64,
@@ -98,7 +99,7 @@ struct Account {
 }
 
 impl Memory {
-    /// Judges what all policies cost since the last look; those that are to be taken away, and why.
+    /// Judges the cost of all policies since the last check; returns those to evict, with the reasons.
     fn judge(&mut self, limits: Limits, costs: Costs) -> Vec<(Attachment, String)> {
         self.forget_those_not_in(&costs);
         let mut accounts = BTreeMap::<Suspect, Account>::new();
@@ -141,7 +142,7 @@ impl Memory {
         self.owners = users;
     }
 
-    /// Those of `account` that are to be taken away.
+    /// Returns the policies of `account` to evict.
     fn suspect(&mut self, who: Suspect, account: Account) -> Vec<(Attachment, String)> {
         let suspicion = self.suspicion.entry(who).or_default();
         if account.broken.is_empty() {
@@ -169,8 +170,7 @@ impl Account {
         }
     }
 
-    /// The share is judged by the time that all decisions took together, however few they were: the costliest policy is too
-    /// much.
+    /// Judges the share by the total time of all decisions, however few: the costliest policy is evicted.
     fn judge(&mut self, limits: Limits) {
         let Some((costliest, _)) = self.costliest.take() else { return };
         if self.cost > limits.share && self.broken.iter().all(|(other, _)| other.id != costliest.id)
@@ -187,7 +187,7 @@ fn limits(options: &Options) -> Limits {
     Limits { ns: limit(options.evict_ns), share: limit(options.evict_share) / 100.0 }
 }
 
-/// Starts the look.
+/// Starts the watch.
 pub fn start(engine: Arc<Engine>, options: &Options) -> io::Result<()> {
     let limits = limits(options);
     let (every, sample) = (options.watch(), Duration::from_millis(options.sample_ms.into()));
@@ -202,7 +202,7 @@ pub fn start(engine: Arc<Engine>, options: &Options) -> io::Result<()> {
             if let Err(error) = engine.write_evicted() {
                 eprintln!("heddled: an eviction is not recorded yet: {error}");
             }
-            // Whatever went wrong before.
+            // Even if the steps before failed.
             match meter.costs(&engine, sample) {
                 Ok(costs) => judge(&engine, limits, costs, &mut memory),
                 Err(error) => eprintln!("heddled: watch: {error}"),
@@ -212,13 +212,14 @@ pub fn start(engine: Arc<Engine>, options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// From a half to one and a half of `every`, so that what comes at regular intervals is met at all its moments.
+/// Returns a random time from half to one and a half of `every`, so that periodic behaviour cannot evade the
+/// checks.
 fn pause(every: Duration) -> Duration {
     let random = RandomState::new().hash_one(()) % 1024;
     every / 2 + every.mul_f64(f64::from(u16::try_from(random).unwrap_or(0)) / 1024.0)
 }
 
-/// Takes away what is too much.
+/// Evicts policies that exceed their limits.
 fn judge(engine: &Engine, limits: Limits, costs: Costs, memory: &mut Memory) {
     for (attachment, cost) in &costs {
         if let Err(error) = cost {
@@ -227,7 +228,7 @@ fn judge(engine: &Engine, limits: Limits, costs: Costs, memory: &mut Memory) {
     }
     for (attachment, why) in memory.judge(limits, costs) {
         let (id, policy) = (attachment.id, attachment.policy);
-        // One that cannot be taken away keeps no other in place.
+        // A failed eviction must not prevent others.
         match engine.evict(id, &why) {
             Ok(()) => eprintln!("heddled: attachment {id} ({policy}) loses its policy: {why}"),
             Err(error) if error.kind == ErrorKind::NotFound && attachment.uid != 0 => {
@@ -241,7 +242,7 @@ fn judge(engine: &Engine, limits: Limits, costs: Costs, memory: &mut Memory) {
     }
 }
 
-/// Tells what was dead, and what could not be told or removed.
+/// Logs dead attachments, and failed checks and removals.
 pub fn report(found: &Upkeep) {
     for dead in &found.dead {
         let Attachment { id, policy, protocol, address, .. } = &dead.attachment;
@@ -270,12 +271,12 @@ mod tests {
         serde_json::from_str(&text).expect("a record")
     }
 
-    /// What so many decisions of so many nanoseconds cost, in a second.
+    /// The cost of `runs` decisions of `ns` nanoseconds each, in a second.
     fn cost(runs: u64, ns: u64) -> Cost {
         Cost { runs, ns: runs * ns, over: Duration::from_secs(1) }
     }
 
-    /// The numbers of those that are too much: attachment, user, decisions, and nanoseconds of one.
+    /// Runs a check with (attachment, user, (decisions, nanoseconds each)); returns the ids of those evicted.
     fn look(memory: &mut Memory, costs: &[(u32, u32, (u64, u64))]) -> Vec<u32> {
         let costs = costs
             .iter()
@@ -286,9 +287,9 @@ mod tests {
 
     const NONE: [u32; 0] = [];
     const QUICK: (u64, u64) = (10_000, 400);
-    /// By share.
+    /// Exceeds the share.
     const SLOW: (u64, u64) = (75, 13_200_000);
-    /// By its mean, at one decision a look.
+    /// Exceeds the mean, at one decision per check.
     const RARE: (u64, u64) = (1, 1_000_000);
     const IDLE: (u64, u64) = (0, 0);
 
@@ -297,7 +298,7 @@ mod tests {
         let judge = |runs, ns| LIMITS.judge(&mut DecisionCounts::default(), cost(runs, ns));
         assert_eq!(judge(1000, 400), Verdict::Fine);
         assert_eq!(judge(0, 0), Verdict::Undecided);
-        // One that may have been interrupted.
+        // It may have been interrupted.
         assert_eq!(judge(1, 1_000_000), Verdict::Undecided);
         assert!(matches!(judge(1000, 30_000), Verdict::Broken(why) if why.contains("30000 ns")));
     }
@@ -317,10 +318,10 @@ mod tests {
         };
         let many = why(&[(1_500_000, 400)]);
         assert!(many[0].1.contains("60 % of a CPU"), "{many:?}");
-        // One that takes longer than the looks are apart.
+        // One decision longer than the interval between checks.
         let long = why(&[(1, 1_800_000_000)]);
         assert!(long[0].1.contains("180 % of a CPU"), "{long:?}");
-        // All of a user together, and the costliest goes.
+        // All of a user's count together, and the costliest is evicted.
         let both = why(&[(750_000, 400), (800_000, 400)]);
         assert_eq!(both.iter().map(|(one, _)| one.id).collect::<Vec<_>>(), [2]);
     }
@@ -384,12 +385,12 @@ mod tests {
         let mut memory = Memory::default();
         assert_eq!(look(&mut memory, &[(1, 7, SLOW), (2, 8, QUICK)]), NONE);
         assert_eq!(look(&mut memory, &[(3, 7, SLOW), (2, 8, QUICK)]), [3]);
-        // Who was found out is believed no more for a while; his neighbour is.
+        // After an eviction a user is distrusted for a while; other users are not.
         for _ in 0..50 {
             assert_eq!(look(&mut memory, &[(4, 7, QUICK)]), NONE);
         }
         assert_eq!(look(&mut memory, &[(5, 7, SLOW), (2, 8, SLOW)]), [5]);
-        // Root's are each for itself.
+        // Root's are judged separately.
         assert_eq!(look(&mut memory, &[(6, 0, SLOW)]), NONE);
         assert_eq!(look(&mut memory, &[(7, 0, SLOW)]), NONE);
     }

@@ -1,4 +1,4 @@
-//! What a user who means harm can do to heddled and to other users by asking much, or oddly. Each was carried out.
+//! Attacks on heddled and on other users by many or unusual requests. Each was carried out.
 
 mod common;
 
@@ -49,12 +49,12 @@ fn descriptors_in_partial_messages_end_no_policy() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_sends_half_messages() {
     let Some(path) = std::env::var_os(common::SOCKET) else { return };
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let mut held = Vec::new();
-    // Of a thousand descriptors some are left, but too few for one look at all that is attached.
+    // A few of a thousand descriptors are left, but too few to check all attachments at once.
     for fds in [[MAX_FDS; 10].as_slice(), &[24, 4]].concat() {
         let Ok(client) = UnixStream::connect(&path) else { break };
         let fds = vec![socket.as_fd(); fds];
@@ -62,7 +62,7 @@ fn nobody_sends_half_messages() {
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&fds));
         let half = [std::io::IoSlice::new(b"HDS")];
-        // One that is refused is closed.
+        // A refused one is closed.
         let _ = sendmsg(&client, &half, &mut control, SendFlags::NOSIGNAL);
         held.push(client);
     }
@@ -87,9 +87,9 @@ fn a_user_with_busy_sockets_delays_no_other_user() {
     end(attack);
 }
 
-/// A socket in a map of somebody else's is busy for as long as that is there; heddled waits some seconds for it.
+/// A socket in another process's map is busy as long as the map exists; heddled waits some seconds for it.
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_adds_busy_sockets() {
     let Some(steering) = steering_of_nobody() else { return };
     let sockets = group(2, "127.0.0.1:0");
@@ -127,7 +127,8 @@ fn a_lingering_close_delays_no_other_user() {
     end(attack);
 }
 
-/// A socket that takes a quarter of an hour to close: its last bytes are never read. The listener keeps the other end.
+/// A socket that takes a quarter of an hour to close: its last bytes are never read. The listener keeps the
+/// other end.
 fn lingering(listener: &TcpListener) -> OwnedFd {
     let address = listener.local_addr().expect("bound");
     let mut stream = TcpStream::connect(address).expect("connected");
@@ -139,7 +140,7 @@ fn lingering(listener: &TcpListener) -> OwnedFd {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_lingers() {
     let Some(path) = std::env::var_os(common::SOCKET) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -154,10 +155,10 @@ fn nobody_lingers() {
         });
         let fds = [fd];
         let _ = wire::send(client, &call, &fds, Duration::from_secs(5));
-        // Where heddled did not get it, it lingers here.
+        // If heddled did not receive it, it lingers here.
         std::thread::spawn(move || drop(fds));
     };
-    // One that is refused after it was read, and then many that are refused as they come.
+    // One that is refused after it was read, and then many that are refused on arrival.
     let mut held = vec![UnixStream::connect(&path).expect("connected")];
     send(&held[0], lingering(&listener));
     for _ in 0..20 {
@@ -183,7 +184,7 @@ fn a_slow_policy_is_evicted_however_rarely_it_decides() {
     let sockets = group(3, "127.0.0.1:0");
     let steering = daemon.steering();
     let id = steering.attach(deployment(compiled(SLOW), &sockets)).expect("attached").id;
-    // Hardly ever more than one decision a sample.
+    // Hardly ever more than one decision per sample.
     until("it is evicted", || {
         traffic(&sockets, 1);
         std::thread::sleep(Duration::from_millis(20));
@@ -197,14 +198,14 @@ fn a_users_slow_policy_cannot_hide_between_checks_or_behind_a_fast_one() {
     if !able() {
         return;
     }
-    // A sample would meet one decision of a thousand.
+    // A sample would catch one decision in a thousand.
     let limits = ["--everyone", "--watch-ms", "1000", "--sample-ms", "1", "--evict-ns", "1500"];
     let daemon = Daemon::start(&[&limits[..], &["--evict-share", "0"]].concat());
     passed(as_nobody("nobody_is_slow_now_and_then", &daemon.socket(), &[]));
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_is_slow_now_and_then() {
     let Some(steering) = steering_of_nobody() else { return };
     let (slow, quick) = (group(2, "127.0.0.1:0"), group(2, "127.0.0.1:0"));
@@ -227,13 +228,13 @@ fn a_slow_policy_that_detaches_before_each_check_bars_its_user_for_a_while() {
     let limits = ["--everyone", "--watch-ms", "1000", "--evict-ns", "1500", "--evict-share", "0"];
     let daemon = Daemon::start(&limits);
     passed(as_nobody("nobody_is_slow_and_gone", &daemon.socket(), &[]));
-    // Nobody else is.
+    // No other user is.
     let sockets = group(2, "127.0.0.1:0");
     attach(&daemon.steering(), "round-robin", &sockets).expect("attached");
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_is_slow_and_gone() {
     let Some(steering) = steering_of_nobody() else { return };
     let (policy, sockets) = (compiled(SLOW), group(2, "127.0.0.1:0"));
@@ -260,7 +261,7 @@ fn a_map_counts_while_any_process_holds_it() {
     let mut daemon = Daemon::start(&["--everyone", "--max-map-mib", "10"]);
     passed(as_nobody("nobody_keeps_maps", &daemon.socket(), &[]));
     let attack = start_as_nobody("nobody_keeps_maps_for_long", &daemon, &[]);
-    // A new heddled knows of them too.
+    // A restarted heddled knows of them too.
     daemon.kill();
     daemon.again();
     passed(as_nobody("nobody_has_no_room", &daemon.socket(), &[]));
@@ -269,9 +270,10 @@ fn a_map_counts_while_any_process_holds_it() {
     until("the maps are gone", || room().wait_with_output().expect("ended").status.success());
 }
 
-const BIG: &str = "HD_TABLE(big, u64, 524288);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(big, in->hash % 524288); return n ? *n : 0; }";
+const BIG: &str = "HD_TABLE(big, u64, 524288);\nstatic u32 schedule(struct hd_in *in) \
+    { u64 *n = hd_at(big, in->hash % 524288); return n ? *n : 0; }";
 
-/// Maps of policies that were attached and are not any more, one after the other until one is refused.
+/// Maps of policies that were attached and detached, one after the other until one is refused.
 fn keep_maps(steering: &Steering) -> (Vec<OwnedFd>, Error) {
     let (sockets, big) = (group(1, "127.0.0.1:0"), compiled(BIG));
     let mut kept = Vec::new();
@@ -288,7 +290,7 @@ fn keep_maps(steering: &Steering) -> (Vec<OwnedFd>, Error) {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_keeps_maps() {
     let Some(steering) = steering_of_nobody() else { return };
     let (kept, error) = keep_maps(&steering);
@@ -302,7 +304,7 @@ fn nobody_keeps_maps() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_keeps_maps_for_long() {
     let Some(steering) = steering_of_nobody() else { return };
     let _kept = keep_maps(&steering);
@@ -311,7 +313,7 @@ fn nobody_keeps_maps_for_long() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_has_no_room() {
     let Some(steering) = steering_of_nobody() else { return };
     let sockets = group(1, "127.0.0.1:0");
@@ -359,7 +361,7 @@ fn a_parameter_with_many_digits_is_stored_as_its_value() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_writes_much() {
     let Some(steering) = steering_of_nobody() else { return };
     let groups: Vec<_> = (0..4).map(|_| group(1, "127.0.0.1:0")).collect();
@@ -376,7 +378,7 @@ fn nobody_writes_much() {
     std::thread::sleep(Duration::from_secs(30));
 }
 
-/// An attachment with as long a record as there can be.
+/// An attachment with the longest possible record.
 fn long(like: &Attachment, id: u32) -> Attachment {
     let text = "\u{1f9f5}".repeat(256);
     let (command, executors) = (text.clone(), vec![text; 64]);
@@ -391,7 +393,7 @@ fn long_lists_are_delivered_whole() {
     let daemon = Daemon::start(&[]);
     let sockets = group(1, "127.0.0.1:0");
     let one = attach(&daemon.steering(), "hash", &sockets).expect("attached");
-    // Nobody looks after what is alive as long as the state is locked.
+    // No process checks for dead attachments while the state is locked.
     let lock = daemon.state().lock().expect("locked");
     for id in 2..=100 {
         daemon.state().write(&long(&one, id)).expect("written");
@@ -430,7 +432,7 @@ fn a_folder_owned_by_another_user_is_refused() {
         daemon.spawn();
         assert!(!daemon.ended() && daemon.log().contains(why), "{}", daemon.log());
     };
-    // Made before heddled was first started.
+    // Created before heddled's first start.
     let mut daemon = Daemon::new(&[]);
     fs::create_dir(daemon.pins()).expect("a folder");
     chown(daemon.pins(), Some(NOBODY), None).expect("his");
@@ -448,7 +450,7 @@ fn a_folder_owned_by_another_user_is_refused() {
     }
 }
 
-/// A file system in memory, which is small and goes away.
+/// A small temporary file system in memory.
 struct Small(std::path::PathBuf);
 
 impl Small {

@@ -1,4 +1,4 @@
-//! Who may do what, as root and as a user without rights.
+//! Permissions, as root and as an unprivileged user.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn an_ordinary_user_steers_its_own_sockets_and_nothing_else() {
     let roots = attach(&daemon.steering(), "round-robin", &sockets).expect("attached");
     let given = [("ROOTS", roots.id.to_string()), ("PORT", roots.port().expect("one").to_string())];
     passed(as_nobody("nobody_alone", &daemon.socket(), &given));
-    // What was refused had no effect, and what ended with nobody left nothing.
+    // Refused requests had no effect, and the ended ones left nothing behind.
     assert_eq!(traffic(&sockets, 20), [10, 10]);
     assert_eq!(daemon.steering().list().expect("listed"), [roots]);
     let one = vec![copy(&sockets[0])];
@@ -45,7 +45,7 @@ fn number_of_first(steering: &Steering) -> u32 {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_alone() {
     let Some(steering) = steering_of_nobody() else { return };
     let roots = number("ROOTS");
@@ -64,7 +64,8 @@ fn nobody_alone() {
         assert_eq!(traffic(&sockets, 30).iter().sum::<usize>(), 30);
         steering.replace(attachment.id, shipped("round-robin")).expect("replaced");
         assert_eq!(traffic(&sockets, 30), [10, 10, 10]);
-        // Where the kernel finds sockets is not for him: he could make it read anything (I4 of the engine).
+        // Where the kernel finds sockets is off limits: the user could make it read anything (I4 of the
+        // engine).
         let maps = steering.maps(attachment.id).expect("maps");
         let names: Vec<&str> = maps.iter().map(|(info, _)| info.name.as_str()).collect();
         assert!(names.contains(&"hd_lines"), "{names:?}");
@@ -75,10 +76,10 @@ fn nobody_alone() {
         assert_eq!(found.iter().map(|one| one.id).collect::<Vec<_>>(), [attachment.id]);
         steering.detach(attachment.id, vec![copy(&sockets[0])]).expect("detached");
     }
-    // Another's process, and a port that he has no socket of.
+    // Another user's process, and a port without a socket of ours.
     let port = u16::try_from(number("PORT")).expect("a port");
     assert_eq!(serving(None, Some(port)).expect("looked"), []);
-    // One that is left for the daemon to find dead.
+    // Left for the daemon to find dead.
     attach(&steering, "hash", &group(1, "127.0.0.1:0")).expect("attached");
 }
 
@@ -96,7 +97,7 @@ fn sockets_of_another_users_process_cannot_be_copied() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_copies() {
     if steering_of_nobody().is_none() {
         return;
@@ -130,7 +131,7 @@ fn users_are_held_to_their_quota_and_root_is_not() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_wants_more() {
     let Some(steering) = steering_of_nobody() else { return };
     let text = |result: Result<_, Error>| match result {
@@ -141,7 +142,8 @@ fn nobody_wants_more() {
         let (kind, text) = text(result);
         assert!(kind == ErrorKind::Denied && text.contains(why), "{text}");
     };
-    let map = "HD_TABLE(big, u64, 60000);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(big, in->hash % 60000); return n ? *n : 0; }";
+    let map = "HD_TABLE(big, u64, 60000);\nstatic u32 schedule(struct hd_in *in) \
+        { u64 *n = hd_at(big, in->hash % 60000); return n ? *n : 0; }";
     let big = compiled(&map.replace("60000", "600000"));
     let sockets = group(2, "127.0.0.1:0");
     refused(steering.attach(deployment(big.clone(), &sockets)).map(drop), "MiB of maps");
@@ -172,7 +174,7 @@ const CHOICE: &str = "HD_MAP(choice, u32, 1);
 static u32 schedule(struct hd_in *in) { u32 *k = hd_at(choice, 0); return k ? *k : HD_PASS; }";
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_shares() {
     let Some(steering) = steering_of_nobody() else { return };
     let (a, b) = (group(3, "127.0.0.1:0"), group(3, "[::1]:0"));
@@ -189,7 +191,7 @@ fn nobody_shares() {
             assert_eq!(traffic(sockets, 5)[k as usize], 5);
         }
     }
-    // Also when the one that had it first is gone, and across a replacement.
+    // Also if the map's first attachment is gone, and across a replacement.
     steering.detach(first.id, vec![copy(&a[0])]).expect("detached");
     steering.replace(second, compiled(CHOICE)).expect("replaced");
     assert_eq!(traffic(&b, 5), [0, 5, 0]);
@@ -253,7 +255,7 @@ fn an_ended_attachment_is_reported_whichever_process_noticed() {
     let id = daemon.steering().attach(deployment(shipped("round-robin"), &sockets));
     let id = id.expect("attached").id;
     drop(sockets);
-    // A list removes what is dead before the daemon looks.
+    // A list removes dead attachments before the daemon's check.
     common::until("it is dead", || daemon.steering().list().expect("listed").is_empty());
     let ended = daemon.steering().ended().expect("told");
     assert_eq!(ended.iter().map(|ended| ended.attachment.id).collect::<Vec<_>>(), [id]);
@@ -275,7 +277,7 @@ fn only_permitted_users_can_connect() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_is_kept_out() {
     let Some(steering) = steering_of_nobody() else { return };
     let error = steering.list().expect_err("kept out");
@@ -283,7 +285,7 @@ fn nobody_is_kept_out() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_lists() {
     let Some(steering) = steering_of_nobody() else { return };
     assert!(steering.list().expect("let in").is_empty());

@@ -1,4 +1,4 @@
-//! Whose a port is: what a user who means harm gives as proof, against root's server in a network of the test's own.
+//! Ownership of ports: false proofs by a malicious user, against root's server in the test's own network.
 
 mod common;
 
@@ -18,7 +18,7 @@ use rustix::net::sockopt::{set_ip_freebind, set_socket_reuseaddr};
 use rustix::net::{AddressFamily, Protocol, SocketType, bind, ipproto, socket};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-/// Throws away whatever it sees.
+/// Drops whatever it sees.
 const DROP: &str = "static u32 schedule(struct hd_in *in) { return HD_DROP; }";
 /// The server's port.
 const PORT: u16 = 53;
@@ -36,7 +36,7 @@ fn world(arguments: &[&str]) -> Option<(Pair, Daemon)> {
 
 const OPEN: [&str; 2] = ["--interface", NEAR];
 
-/// How many of five datagrams to `server` arrive.
+/// Returns how many of five datagrams to `server` arrive.
 fn arrive(net: &Pair, server: &UdpSocket) -> usize {
     let client = net.far.run(|| UdpSocket::bind((FAR4, 0))).expect("a client");
     let to = server.local_addr().expect("bound").port();
@@ -64,7 +64,7 @@ fn refused(result: Result<Attachment, Error>, kind: ErrorKind, why: &str) {
     assert!(error.kind == kind && error.text.contains(why), "{why}: {error}");
 }
 
-/// Runs an ignored test of this file as nobody in the near namespace.
+/// Runs an ignored test of this file as user 65534 in the near namespace.
 fn nobody(net: &Pair, daemon: &Daemon, name: &str) -> Child {
     net.near.run(|| io::Result::Ok(as_nobody(name, &daemon.socket(), &[]))).expect("started")
 }
@@ -78,11 +78,11 @@ fn a_socket_in_another_namespace_proves_nothing() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_mixes_namespaces() {
     let Some(steering) = steering_of_nobody() else { return };
     let here: OwnedFd = UdpSocket::bind("0.0.0.0:9999").expect("a port of his").into();
-    // Where he is root: a user namespace and a network namespace of his own.
+    // Where it is root: in its own user and network namespaces.
     let exe = File::open("/proc/self/exe").expect("this program");
     fcntl_setfd(&exe, FdFlags::empty()).expect("for the child too");
     let mut child = Command::new("unshare")
@@ -123,7 +123,7 @@ fn only_a_socket_that_receives_the_ports_packets_proves_a_claim() {
     assert_eq!(arrive(&net, &server), 5);
 }
 
-/// A socket of IPv4 that may be bound to any address.
+/// An IPv4 socket that may be bound to any address.
 fn bound(
     kind: SocketType,
     protocol: Option<Protocol>,
@@ -136,14 +136,14 @@ fn bound(
     Ok(socket)
 }
 
-/// A socket that is bound to an address that the machine does not have.
+/// A socket bound to an address that the machine does not have.
 fn of_no_address_here() -> OwnedFd {
     let address = SocketAddr::from(([198, 51, 100, 7], 9999));
     bound(SocketType::DGRAM, None, address).expect("a free bind")
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_has_other_sockets() {
     let Some(steering) = steering_of_nobody() else { return };
     let any = SocketAddr::from(([0, 0, 0, 0], PORT));
@@ -174,14 +174,14 @@ fn nobody_has_other_sockets() {
 
 #[test]
 fn a_claim_ends_with_its_socket_whether_or_not_heddled_checks() {
-    // It looks when hell freezes over.
+    // Checks practically never happen.
     let never = ["--watch-ms", "4000000000"];
     let Some((net, daemon)) = world(&[&OPEN[..], &never].concat()) else { return };
     passed(nobody(&net, &daemon, "nobody_claims_and_closes"));
     for port in [9998, 9999] {
         assert_eq!(arrive(&net, &server(&net, port)), 5, "{port}");
     }
-    // Whoever looks finds it over, and the port is free for a claim of the new owner.
+    // The next check finds it ended, and the port is free for a claim of the new owner.
     let server = server(&net, 9999);
     let roots = claim(
         &daemon.steering(),
@@ -195,11 +195,11 @@ fn a_claim_ends_with_its_socket_whether_or_not_heddled_checks() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_claims_and_closes() {
     let Some(steering) = steering_of_nobody() else { return };
     let socket = || OwnedFd::from(UdpSocket::bind("0.0.0.0:9999").expect("a port of his"));
-    // Without an owner, so that nothing but the socket ends it.
+    // Without an owner, so that only the socket ends it.
     claim(&steering, compiled(DROP), vec![socket()]).expect("claimed");
     let both = vec![socket(), TcpListener::bind("0.0.0.0:9998").expect("a port").into()];
     claim(&steering, compiled(DROP), both).expect("the first is over");
@@ -216,7 +216,7 @@ fn claims_and_interface_attachments_have_quotas() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_wants_all_ports() {
     let Some(steering) = steering_of_nobody() else { return };
     let sockets = |n| (0..n).map(|_| UdpSocket::bind((NEAR4, 0)).expect("a port"));
@@ -255,12 +255,12 @@ fn is_root(pin: &std::fs::DirEntry) -> bool {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_claims_all_addresses() {
     let Some(steering) = steering_of_nobody() else { return };
     let socket = UdpSocket::bind("0.0.0.0:9999").expect("a port of his");
     let result = claim(&steering, compiled(DROP), vec![socket.into()]);
-    // Not as many as there would be.
+    // Fewer than there would be.
     refused(result, ErrorKind::Denied, " 4 addresses and ports");
 }
 
@@ -271,13 +271,13 @@ fn interfaces_are_closed_unless_opened() {
     let server = server(&net, PORT);
     let copy = server.as_fd().try_clone_to_owned().expect("a copy");
     claim(&daemon.steering(), compiled(DROP), vec![copy]).expect("root may");
-    // An interface of this name in a namespace of one's own is another one.
+    // An interface of this name in the user's own namespace is a different one.
     let elsewhere = Daemon::start(&["--everyone", "--interface", NEAR]);
     passed(nobody(&net, &elsewhere, "nobody_is_elsewhere"));
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_has_no_interface() {
     let Some(steering) = steering_of_nobody() else { return };
     let socket = || OwnedFd::from(UdpSocket::bind("0.0.0.0:9999").expect("a port of his"));
@@ -289,19 +289,20 @@ fn nobody_has_no_interface() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_is_elsewhere() {
     let Some(steering) = steering_of_nobody() else { return };
     let socket = OwnedFd::from(UdpSocket::bind("0.0.0.0:9999").expect("a port of his"));
     let result = claim(&steering, compiled(DROP), vec![socket]);
     let elsewhere = "another network namespace than heddled's";
     refused(result, ErrorKind::Denied, elsewhere);
-    // Its addresses are not even looked at: they may be as many as he likes.
+    // Its addresses are not even read: there may be any number.
     let result = claim(&steering, compiled(DROP), vec![of_no_address_here()]);
     refused(result, ErrorKind::Denied, elsewhere);
 }
 
-/// The kernel cannot watch a socket whose own data is a map's of a reuseport group. Root does without.
+/// The kernel cannot watch a socket whose private data is used by the map of a reuseport group. Root does
+/// without.
 #[test]
 fn an_already_steered_socket_proves_only_roots_claims() {
     let Some((net, daemon)) = world(&OPEN) else { return };
@@ -318,7 +319,7 @@ fn an_already_steered_socket_proves_only_roots_claims() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_claims_what_is_steered() {
     let Some(steering) = steering_of_nobody() else { return };
     let group = common::group(1, "0.0.0.0:9998");
@@ -329,7 +330,7 @@ fn nobody_claims_what_is_steered() {
     refused(result, ErrorKind::Busy, "steered at socket-select already");
 }
 
-/// With SO_REUSEADDR one may listen where another's connections still are.
+/// With SO_REUSEADDR a user may listen where another's connections still exist.
 #[test]
 fn listening_on_a_port_cannot_claim_another_users_connections() {
     let Some((net, daemon)) = world(&OPEN) else { return };
@@ -343,7 +344,7 @@ fn listening_on_a_port_cannot_claim_another_users_connections() {
     client.write_all(b"password").expect("sent");
     victim.set_read_timeout(Some(std::time::Duration::from_secs(30))).expect("a limit");
     victim.read_exact(&mut [0; 8]).expect("the packets are the victim's");
-    // His own connections are in nobody's way, and neither is what the kernel still has of those that were closed.
+    // The user's own connections do not conflict, nor do closed ones that the kernel still has.
     drop(victim);
     drop(client);
     passed(nobody(&net, &daemon, "nobody_claims_what_he_serves"));
@@ -358,14 +359,14 @@ fn sharing_a_port_cannot_claim_another_users_datagrams() {
     passed(nobody(&net, &daemon, "nobody_has_the_port_alone"));
 }
 
-/// A socket for datagrams whose port others may bind to as well.
+/// A datagram socket whose port others may bind to as well.
 fn sharing_a_port() -> OwnedFd {
     let address = SocketAddr::from(([0, 0, 0, 0], 7002));
     bound(SocketType::DGRAM, None, address).expect("a port")
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_shares_a_port() {
     let Some(steering) = steering_of_nobody() else { return };
     let own = OwnedFd::from(UdpSocket::bind("0.0.0.0:7003").expect("a port of his"));
@@ -374,12 +375,12 @@ fn nobody_shares_a_port() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_has_the_port_alone() {
     let Some(steering) = steering_of_nobody() else { return };
     let mine = sharing_a_port();
     let claimed = || claim(&steering, compiled(DROP), vec![mine.try_clone().expect("a copy")]);
-    // A child that another test has just forked may have the other socket for a moment.
+    // A child that another test has just forked may hold the other socket for a moment.
     until("the port is his", || claimed().is_ok());
 }
 
@@ -393,7 +394,7 @@ fn listener(at: SocketAddr) -> io::Result<TcpListener> {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_listens_where_others_talk() {
     let Some(steering) = steering_of_nobody() else { return };
     let mine = listener(SocketAddr::from((NEAR4, 7000))).expect("he may listen");
@@ -402,7 +403,7 @@ fn nobody_listens_where_others_talk() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_claims_what_he_serves() {
     let Some(steering) = steering_of_nobody() else { return };
     let mine = listener(SocketAddr::from((NEAR4, 7001))).expect("a port of his");

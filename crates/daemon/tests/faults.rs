@@ -1,5 +1,5 @@
-//! What goes wrong, and what stays right: clients that die, a daemon that is killed, policies that
-//! cost too much. After each the server gets its inputs, and nothing is attached that is not listed.
+//! Failures that must not spread: clients that die, a daemon that is killed, policies that cost too much.
+//! After each the server gets its inputs, and nothing is attached that is not listed.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn on_sigterm_heddled_keeps_its_policies_and_removes_its_socket() {
 
 fn nothing_is_attached(daemon: &Daemon, sockets: &[std::net::UdpSocket]) {
     until("nothing is attached", || daemon.steering().list().expect("listed").is_empty());
-    // One flow, which only the kernel gives to one socket.
+    // One flow: only the kernel sends it to one socket.
     assert!(traffic(sockets, 12).contains(&12));
     let attached = attach(&daemon.steering(), "round-robin", sockets).expect("free");
     daemon.steering().detach(attached.id, vec![copy(&sockets[0])]).expect("detached");
@@ -128,7 +128,7 @@ fn a_client_that_exits_while_deploying_leaves_nothing() {
     drop((client, fds));
     until("it was undone", || daemon.log().contains("undone"));
     nothing_is_attached(&daemon, &sockets);
-    // After the answer, without a word that it came.
+    // After the answer, without acknowledging it.
     let (call, fds) = request(&sockets);
     let client = UnixStream::connect(daemon.socket()).expect("connected");
     wire::send(&client, &call, &fds, SOON).expect("sent");
@@ -162,7 +162,7 @@ fn a_client_killed_while_deploying_leaves_nothing() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_deploys() {
     let Some(steering) = steering_of_nobody() else { return };
     let sockets = group(3, "127.0.0.1:0");
@@ -217,7 +217,7 @@ fn an_expensive_policy_is_evicted_and_its_server_keeps_serving() {
     assert_eq!(traffic(&slow, 30).iter().sum::<usize>(), 30);
     assert_eq!(steering.stats(heavy.id, 0).expect("counts").decisions(), decided);
     assert_eq!(traffic(&quick, 10), [5, 5]);
-    // Its user may put a better one there.
+    // Its user may attach a better one.
     steering.replace(heavy.id, shipped("round-robin")).expect("replaced");
     assert_eq!(traffic(&slow, 30), [10, 10, 10]);
     let ids = [heavy.id, light.id];
@@ -236,7 +236,7 @@ fn one_user_cannot_take_all_connections() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_connects() {
     let Some(path) = std::env::var_os(common::SOCKET) else { return };
     let path = std::path::PathBuf::from(path);
@@ -268,7 +268,7 @@ fn a_second_daemon_is_refused() {
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success() && said.contains("another heddled"), "{said}");
     daemon.steering().list().expect("the first serves on");
-    // Nobody else can take its lock, or the state's.
+    // No other user can take its lock, or the state's.
     for lock in ["heddled.lock", "lock"] {
         let mode = std::fs::metadata(folder.join("run").join(lock)).expect("there").mode();
         assert_eq!(mode & 0o077, 0, "{lock}");

@@ -1,5 +1,5 @@
-//! Descriptors of strangers. One may be of a file system whose server never answers, or be watched by an epoll whose lock its user
-//! keeps: to close it takes for ever then. Who closes it last is a thread that nobody needs.
+//! Users' descriptors that cannot be closed: on a file system whose server never answers, or watched by an
+//! epoll whose lock its user holds. The last close must happen in a thread that can be spared.
 
 mod common;
 
@@ -19,16 +19,17 @@ use rustix::process::Signal;
 
 const SOON: Duration = Duration::from_secs(60);
 /// A policy with a map of its user's.
-const TABLE: &str = "HD_TABLE(t, u64, 8);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(t, 1); return n ? *n : 0; }";
+const TABLE: &str = "HD_TABLE(t, u64, 8);\nstatic u32 schedule(struct hd_in *in) \
+    { u64 *n = hd_at(t, 1); return n ? *n : 0; }";
 
-/// Sends a request with a descriptor; what comes of it.
+/// Sends a request with a descriptor; returns the reply.
 fn ask_with(daemon: &Daemon, fd: OwnedFd) -> Reply {
     let client = UnixStream::connect(daemon.socket()).expect("connected");
     wire::send(&client, &Call::Ask(Request::List { after: 0 }), &[fd], SOON).expect("sent");
     wire::receive(&client, SOON).expect("an answer").expect("one").0
 }
 
-/// The same with a descriptor that nobody has but heddled. The answer comes when that is closed.
+/// The same with a descriptor that only heddled holds afterwards. The answer arrives once it is closed.
 fn ask_with_the_last(daemon: &Daemon, request: Request, fd: OwnedFd) -> UnixStream {
     let client = UnixStream::connect(daemon.socket()).expect("connected");
     daemon.signal(Signal::STOP);
@@ -66,7 +67,7 @@ fn attaching(policy: Policy, role: Role) -> Request {
     }
 }
 
-/// Who closes `file` last waits for as long as this lives.
+/// The last close of `file` waits as long as the result lives.
 fn stuck(file: impl AsFd) -> Option<Locked> {
     let locked = Locked::epoll_of(file.as_fd()).ok();
     if locked.is_none() {
@@ -75,7 +76,7 @@ fn stuck(file: impl AsFd) -> Option<Locked> {
     locked
 }
 
-/// heddled serves others, now and when it has ended by `signal` and was started again, although something of it never ends.
+/// Checks that heddled serves others, now and after `signal` and a restart, although part of it never ends.
 fn goes_on(mut daemon: Daemon, signal: Signal) {
     for _ in 0..3 {
         others_are_served(&daemon);
@@ -95,13 +96,13 @@ fn a_refused_client_with_unclosable_descriptors_delays_no_other_user() {
     let Some(_locked) = stuck(&file) else { return };
     daemon.signal(Signal::STOP);
     passed(as_nobody_with("nobody_sends_what_is_given", &daemon.socket(), file.into()));
-    // The message is nobody's else, and who sent it has ended, so that he is refused.
+    // Only heddled holds the message, and its sender has exited, so it is refused.
     daemon.signal(Signal::CONT);
     goes_on(daemon, Signal::TERM);
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_sends_what_is_given() {
     let Some(socket) = std::env::var_os(common::SOCKET) else { return };
     let file = io::stdin().as_fd().try_clone_to_owned().expect("a file");
@@ -122,7 +123,7 @@ fn a_map_that_cannot_be_closed_blocks_no_lock() {
     let maps = steering.maps(id).expect("maps");
     let (_, map) = maps.into_iter().find(|(info, _)| info.name == "t").expect("the table");
     let Some(_locked) = stuck(&map) else { return };
-    // Without an executor: what was given is let go where the attaching fails.
+    // Without an executor: the descriptors are released when attaching fails.
     let request = attaching(table, Role::Map { name: "t".into() });
     let _client = ask_with_the_last(&daemon, request, map);
     until("it is refused", || daemon.log().contains("no executor"));

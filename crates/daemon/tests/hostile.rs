@@ -1,4 +1,4 @@
-//! Objects that mean harm: refused, or harmless, and taken apart by a process that can do nothing else.
+//! Malicious objects: refused, or harmless, and parsed by a process that can do nothing else.
 
 mod common;
 
@@ -13,19 +13,22 @@ use heddle_steer::client::Steering;
 use heddle_steer::policy;
 use heddle_steer::request::{ErrorKind, Policy};
 
-/// Policies that mean harm, and words of the refusal.
+/// Malicious policies, and words of the refusal.
 const HARMFUL: &[(&str, &str)] = &[
     (
-        "static long (*const h)(void *, u32, const void *) = (void *)113;\nstatic u32 schedule(struct hd_in *in) { u64 x = 0; h(&x, 8, in); return x; }",
+        "static long (*const h)(void *, u32, const void *) = (void *)113;\nstatic u32 schedule(struct \
+         hd_in *in) { u64 x = 0; h(&x, 8, in); return x; }",
         "calls helper 113",
     ),
     (
-        "static u32 schedule(struct hd_in *in) { u32 k = 0; while (1) { k += hd_random(); if (k == 7) break; } return k; }",
+        "static u32 schedule(struct hd_in *in) \
+         { u32 k = 0; while (1) { k += hd_random(); if (k == 7) break; } return k; }",
         "",
     ),
     ("static u32 schedule(struct hd_in *in) { return ((volatile u8 *)in)[5000]; }", ""),
     (
-        "HD_TABLE(huge, u64, 1342177280);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(huge, 0); return n ? *n : 0; }",
+        "HD_TABLE(huge, u64, 1342177280);\nstatic u32 schedule(struct hd_in *in) \
+         { u64 *n = hd_at(huge, 0); return n ? *n : 0; }",
         "MiB (map `huge`",
     ),
     (
@@ -49,7 +52,7 @@ fn object(bytes: Vec<u8>) -> Policy {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_means_harm() {
     let Some(steering) = steering_of_nobody() else { return };
     let sockets = group(2, "127.0.0.1:0");
@@ -67,7 +70,7 @@ fn nobody_means_harm() {
         assert!(matches!(error.kind, ErrorKind::Invalid | ErrorKind::Denied), "{error}");
     }
     mutations(&steering, attached.id, good);
-    // What was accepted, if any, does no more than decide; the old or a new policy is in place, and inputs arrive.
+    // An accepted policy only decides; the old or a new policy is in place, and inputs arrive.
     assert_eq!(traffic(&sockets, 10).iter().sum::<usize>(), 10);
 }
 
@@ -96,7 +99,7 @@ fn the_policy_reader_process_can_do_nothing_else() {
     reader.arg("--read-policy").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = reader.spawn().expect("started");
     let status = || std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("there");
-    // Confined before it reads: it waits for bytes now.
+    // Confined before it reads: it is waiting for bytes now.
     until("it is confined", || status().contains("Seccomp:\t2"));
     assert!(status().contains("NoNewPrivs:\t1"));
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id())).expect("there");

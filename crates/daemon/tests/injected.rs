@@ -1,5 +1,5 @@
-//! A fault at every step: heddled runs under strace, which lets a system call of its choice fail, or kills or stops heddled
-//! there. Whatever happens, the next heddled finds what there is, ends it, and nothing is left.
+//! A fault at every step: heddled runs under strace, which makes a chosen system call fail, or kills or stops
+//! heddled there. In any case the next heddled finds what exists, ends it, and leaves nothing behind.
 
 mod common;
 
@@ -15,7 +15,7 @@ use heddle_steer::client::Connection;
 use heddle_steer::request::{Error, Policy, Role};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What happens at a system call.
+/// The fault at a system call.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Fails(&'static str),
@@ -23,7 +23,8 @@ enum Fault {
     Stops,
 }
 
-/// System calls with what happens at them: those by which heddled reads and changes its state, the kernel's, and itself.
+/// System calls with their faults: those by which heddled reads and changes its state, the kernel's, and
+/// itself.
 const FAULTS: &[(&str, Fault)] = &[
     ("openat", Fault::Fails("EMFILE")),
     ("read", Fault::Fails("EIO")),
@@ -49,9 +50,10 @@ const FAULTS: &[(&str, Fault)] = &[
     ("sendmsg", Fault::Stops),
 ];
 
-const SOURCE: &str = "HD_TABLE(t, u64, 8);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(t, 1); return n ? *n : 0; }";
+const SOURCE: &str = "HD_TABLE(t, u64, 8);\nstatic u32 schedule(struct hd_in *in) \
+    { u64 *n = hd_at(t, 1); return n ? *n : 0; }";
 
-/// Everything that a user asks of heddled, whatever comes of it.
+/// Everything that a user requests of heddled, whatever the outcome.
 fn use_it(daemon: &Daemon, sockets: &[UdpSocket]) -> Result<(), Error> {
     let steering = daemon.steering();
     let me = rustix::process::pidfd_open(
@@ -72,7 +74,7 @@ fn use_it(daemon: &Daemon, sockets: &[UdpSocket]) -> Result<(), Error> {
     steering.attach(deployment(policy, sockets)).map(drop)
 }
 
-/// The next heddled finds what there is, and can end it.
+/// Checks that the next heddled finds what exists, and can end it.
 fn is_whole(daemon: &mut Daemon, sockets: &[UdpSocket], what: &str) {
     daemon.set_under(&[]);
     daemon.again();
@@ -84,7 +86,7 @@ fn is_whole(daemon: &mut Daemon, sockets: &[UdpSocket], what: &str) {
     assert_eq!(traffic(sockets, 12).iter().max(), Some(&12), "{what}: the kernel chooses");
     let mut id = 0;
     until(what, || {
-        // The kernel lets sockets go a while after the maps that they were in.
+        // The kernel releases sockets some time after their maps.
         attach(&steering, "round-robin", sockets).map(|attached| id = attached.id).is_ok()
     });
     assert_eq!(traffic(sockets, 12), [4, 4, 4], "{what}");
@@ -104,7 +106,7 @@ fn is_whole(daemon: &mut Daemon, sockets: &[UdpSocket], what: &str) {
     daemon.kill();
 }
 
-/// One run with the fault at step `step` of its system call in each thread; whether it was reached.
+/// One run with the fault at step `step` of its system call in each thread; returns whether it was reached.
 fn one(call: &str, fault: Fault, step: u32) -> bool {
     let mut daemon = Daemon::new(&["--watch-ms", "20", "--sample-ms", "1"]);
     let trace = daemon.run().with_file_name("trace");
@@ -133,7 +135,7 @@ fn one(call: &str, fault: Fault, step: u32) -> bool {
             });
         }
         until(&what, || !daemon.lives() || Connection::open(&daemon.socket()).is_ok());
-        // What fails says so; that is all that it may do.
+        // A failure is reported; nothing else may happen.
         let _ = use_it(&daemon, &sockets);
         ends.store(true, Ordering::Relaxed);
     });
@@ -178,11 +180,11 @@ fn every_step_fails_once() {
     }
     let wanted = std::env::var("HEDDLE_FAULTS").unwrap_or_default();
     for (call, fault) in FAULTS.iter().filter(|(call, _)| call.contains(&wanted)) {
-        // A step that was not reached in several runs is behind the last.
+        // A step not reached in several runs is past the last.
         let (mut step, mut missed) = (1, 0);
         while missed < 3 {
             missed = if one(call, *fault, step) { 0 } else { missed + 1 };
-            // The first are those of the start, where each is another place.
+            // The first are those of startup, each at a different place.
             step += if step < 60 { 1 } else { 1 + step / 10 };
         }
         println!("{fault:?} at {call}: steps up to {step}");

@@ -1,4 +1,4 @@
-//! What a user can have is counted as what it takes, and once.
+//! A user's resources count at their real size, and once.
 
 mod common;
 
@@ -12,7 +12,7 @@ use common::{
 
 const OTHER: u32 = 65000;
 
-/// Bytes that the kernel says a map takes.
+/// Returns the bytes that the kernel reports for a map.
 fn memory(map: &OwnedFd) -> u64 {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", map.as_raw_fd()));
     let info = info.expect("readable");
@@ -29,7 +29,7 @@ fn maps_count_with_the_kernels_overhead() {
     let steering = daemon.steering();
     let schedule = "static u32 schedule(struct hd_in *in) { return hd_find(m, in->hash) ? 0 : 1; }";
     let row = "struct row { u8 bytes[4096]; };";
-    // One value in reserve for each CPU.
+    // One spare value per CPU.
     for entries in [1, 2, 100] {
         let source = format!("{row} HD_HASH(m, u32, struct row, {entries}); {schedule}");
         let sockets = group(1, "127.0.0.1:0");
@@ -37,7 +37,7 @@ fn maps_count_with_the_kernels_overhead() {
         let takes = memory(&steering.map(attached.id, "m").expect("a map").1);
         assert!(attached.map_bytes >= takes, "{entries}: {} of {takes}", attached.map_bytes);
     }
-    // Rounded up to 128 values, which no number of the kernel's tells.
+    // Rounded up to 128 values, which the kernel does not report.
     let schedule = schedule.replace("hd_find", "hd_at");
     let source = format!("{row} HD_TABLE(m, struct row, 65); {schedule}");
     let sockets = group(1, "127.0.0.1:0");
@@ -46,7 +46,8 @@ fn maps_count_with_the_kernels_overhead() {
 }
 
 /// 4 MiB.
-const BIG: &str = "HD_TABLE(big, u64, 524288);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(big, in->hash % 524288); return n ? *n : 0; }";
+const BIG: &str = "HD_TABLE(big, u64, 524288);\nstatic u32 schedule(struct hd_in *in) \
+    { u64 *n = hd_at(big, in->hash % 524288); return n ? *n : 0; }";
 
 #[test]
 fn a_shared_map_counts_once_for_all_users_together() {
@@ -60,7 +61,7 @@ fn a_shared_map_counts_once_for_all_users_together() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_shares_one_map_often() {
     let Some(steering) = steering_of_nobody() else { return };
     let (policy, groups) = (compiled(BIG), [(); 8].map(|()| group(1, "127.0.0.1:0")));

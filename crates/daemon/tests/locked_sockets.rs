@@ -1,5 +1,5 @@
-//! A user who keeps the lock of his socket: he has the kernel copy from a page that never comes while it has the lock. What
-//! heddled asks of the socket then has no end, and no signal gives it one.
+//! A user who keeps the lock of a socket by having the kernel copy from a page that never arrives while it
+//! holds the lock. Queries that take the socket's lock then never return, and no signal ends them.
 
 mod common;
 
@@ -45,10 +45,10 @@ fn a_locked_socket_delays_no_other_user() {
         others_are_served(&daemon);
     }
     passed(attack);
-    // He has detached all the same.
+    // It is detached all the same.
     assert!(!all(&daemon.steering()).contains(&id));
     others_are_served(&daemon);
-    // Neither its end nor the next one's beginning waits for him.
+    // Neither its shutdown nor the next one's start waits for that user.
     daemon.stop();
     daemon.again();
     others_are_served(&daemon);
@@ -59,14 +59,14 @@ fn a_locked_socket_delays_no_other_user() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_attaches() {
     let Some(steering) = steering_of_nobody() else { return };
     attach(&steering, "round-robin", &[given()]).expect("attached");
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_asks_with_a_locked_socket() {
     let Some(steering) = steering_of_nobody() else { return };
     let socket = given();
@@ -87,6 +87,6 @@ fn nobody_asks_with_a_locked_socket() {
         is_busy(attach(&steering, "round-robin", &[given()]).expect_err("busy"));
         refused += 1;
     }
-    // He has left as much behind as he may, and is refused whatever his socket.
+    // The user has left the maximum behind, and is refused with any socket.
     is_busy(attach(&steering, "round-robin", &other).expect_err("busy"));
 }

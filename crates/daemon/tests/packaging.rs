@@ -1,4 +1,4 @@
-//! What the systemd unit starts is what `scripts/build` builds.
+//! The systemd unit starts what `scripts/build` builds.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ fn script(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
 }
 
-/// What `scripts/build` asks of cargo.
+/// The arguments that `scripts/build` passes to cargo.
 fn asked_of_cargo(root: &Path) -> String {
     let copy = tempfile::tempdir().expect("a folder");
     let at = |path: &str| copy.path().join(path);

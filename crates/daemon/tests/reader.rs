@@ -1,4 +1,4 @@
-//! The process that takes strangers' objects apart belongs to nobody who could do something to it.
+//! No other user can interfere with the process that parses users' objects.
 
 mod common;
 
@@ -14,9 +14,9 @@ use common::{
 use heddle_steer::client::Steering;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A user who is neither root nor nobody.
+/// A user other than root and [`NOBODY`].
 const OTHER: u32 = 65000;
-/// Tells nobody's test which process is heddled.
+/// The environment variable that gives heddled's pid to the child test.
 const HEDDLED: &str = "HEDDLE_TEST_HEDDLED";
 const POLICY: &str = "static u32 next;
 static u32 schedule(struct hd_in *in) { return next++ % hd_executors(); }";
@@ -51,10 +51,10 @@ fn another_user_attaches() {
     attach_often(&steering);
 }
 
-/// Sends SIGKILL to what reads policies, whenever the kernel lets it; and opens its memory, which it allows to whom it
-/// allows to trace.
+/// Sends SIGKILL to policy readers, if the kernel allows it; and opens their memory, which requires the
+/// permission to trace.
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_searches_readers() {
     let Some(_) = steering_of_nobody() else { return };
     let heddled = std::env::var(HEDDLED).expect("its number");
@@ -78,7 +78,7 @@ fn nobody_searches_readers() {
 
 fn is_child(pid: i32, parent: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // `number (name) state parent`; a name may have anything in it.
+    // `number (name) state parent`; a name may contain anything.
     let after = stat.rsplit_once(')').map(|(_, after)| after);
     after.and_then(|after| after.split_whitespace().nth(1)) == Some(parent)
 }
@@ -110,7 +110,7 @@ fn the_policy_reader_runs_as_an_unassigned_uid() {
     assert!(users.iter().all(|uid| (0x7000_0000..0x7800_0000).contains(uid)), "{users:x?}");
 }
 
-/// The users of the processes that read policies now: children of heddled's that have become its program anew.
+/// Returns the users of the current policy readers: children of heddled that have executed its program again.
 fn readers(heddled: &str) -> Vec<u32> {
     let mut users = Vec::new();
     for entry in fs::read_dir("/proc").expect("readable").flatten() {

@@ -1,5 +1,5 @@
-//! Tenants that come and go, clients that mean harm, and random kills, for as long as one likes: what heddled takes of the
-//! machine stays the same.
+//! Tenants that come and go, malicious clients, and random kills, for any length of time: heddled's use of
+//! the machine stays constant.
 
 mod common;
 
@@ -15,7 +15,7 @@ use common::{
 };
 use libbpf_rs::query::{MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
 
-/// What heddled takes.
+/// The resources heddled uses.
 #[derive(Clone, Copy, Debug)]
 struct Footprint {
     resident_kib: u64,
@@ -83,7 +83,7 @@ fn heddleds_resource_usage_stays_constant() {
         parts[n].wait().expect("ended");
         parts[n] = start(&daemon, n);
         kills += 1;
-        // The second half is one heddled's, so that what it takes can be seen to stay.
+        // The second half belongs to one heddled, so that its use can be seen to stay constant.
         if random.below(40) == 0 && begin.elapsed() < length / 2 {
             daemon.kill();
             daemon.again();
@@ -104,37 +104,37 @@ fn heddleds_resource_usage_stays_constant() {
         let list = steering.list().expect("listed");
         list.len() == 1 && list[0].id == roots
     });
-    // The kernel lets maps and programs go after a while.
+    // The kernel frees maps and programs after a while.
     let mut last = String::new();
     until("nothing is left of them", || {
         let now = Footprint::by(&daemon);
-        // Told, so that a failure says what is left.
+        // Printed, so that a failure shows what is left.
         let text = format!("{now:?}");
         if text != last {
             println!("{:>8}  {text}", "after");
             last = text;
         }
-        // Maps and programs are the machine's: others' may have gone meanwhile.
+        // Maps and programs are counted machine-wide: others' may have gone meanwhile.
         now.pins == before.pins
             && now.maps <= before.maps
             && now.programs <= before.programs
             && now.descriptors <= before.descriptors
             && now.threads <= before.threads
     });
-    // What was asked of it is not kept; what an allocator has in reserve is no leak.
+    // Requests are not retained; an allocator's reserve is not a leak.
     let now = Footprint::by(&daemon);
     assert!(now.resident_kib < 2 * before.resident_kib + (16 << 10), "{now:?}, {before:?} before");
     println!("{:>8}  {:?}; {kills} tenants killed, {restarts} times heddled", "end", now);
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_is_a_tenant() {
     let Some(steering) = steering_of_nobody() else { return };
     let names = ["hash", "round-robin", "jiq", "sita", "jsq"];
     for n in 0.. {
         let sockets = group(1 + n % 4, "127.0.0.1:0");
-        // heddled may be on its way, or full, or have been killed: the next time it may work.
+        // heddled may be starting, full, or killed: the next attempt may succeed.
         let Ok(attached) = attach(&steering, names[n % 5], &sockets) else { continue };
         traffic(&sockets, 5);
         let _ = steering.replace(attached.id, shipped(names[(n + 1) % 5]));
@@ -146,10 +146,11 @@ fn nobody_is_a_tenant() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_keeps_what_he_gets() {
     let Some(steering) = steering_of_nobody() else { return };
-    let source = "HD_TABLE(big, u64, 20000);\nstatic u32 schedule(struct hd_in *in) { u64 *n = hd_at(big, in->hash % 20000); return n ? *n : 0; }";
+    let source = "HD_TABLE(big, u64, 20000);\nstatic u32 schedule(struct hd_in *in) \
+        { u64 *n = hd_at(big, in->hash % 20000); return n ? *n : 0; }";
     let big = compiled(source);
     let mut kept = Vec::new();
     loop {
@@ -164,7 +165,7 @@ fn nobody_keeps_what_he_gets() {
 }
 
 #[test]
-#[ignore = "run by another test, as nobody"]
+#[ignore = "run by another test, unprivileged"]
 fn nobody_talks_nonsense() {
     let Some(path) = std::env::var_os(common::SOCKET) else { return };
     let mut random = Random(u64::from(std::process::id()));

@@ -1,5 +1,5 @@
-//! heddled on a machine that changes under it: CPUs that go and come, a clock that jumps, process numbers that come around. In
-//! the guest of `make test-vm`, whose machine it may change; elsewhere the tests skip, and say so.
+//! heddled on a machine that changes under it: CPU hotplug, clock jumps, pid reuse. In the guest of `make
+//! test-vm`, whose machine it may change; elsewhere the tests skip, and say so.
 
 mod common;
 
@@ -14,7 +14,7 @@ use heddle_steer::request::{Attachment, Role, Status};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
-/// As heddled looks often, so that what it would do wrong it does soon.
+/// Checks are frequent, so that mistakes show soon.
 const OFTEN: [&str; 4] = ["--watch-ms", "20", "--sample-ms", "1"];
 
 fn guest() -> bool {
@@ -45,12 +45,12 @@ impl Drop for Offline {
     }
 }
 
-/// Long enough for several looks of the watch.
+/// Long enough for several checks of the watch.
 fn a_while() {
     std::thread::sleep(Duration::from_millis(300));
 }
 
-/// The attachment decides as before, and the next one can come and go.
+/// The attachment decides as before, and another can come and go.
 fn is_whole(steering: &Steering, attached: &Attachment, sockets: &[UdpSocket]) {
     a_while();
     assert_eq!(steering.list().expect("listed"), std::slice::from_ref(attached));
@@ -76,7 +76,7 @@ fn cpu_hotplug_changes_no_steering() {
     is_whole(&steering, &attached, &sockets);
     let offline = [Offline::new(1), Offline::new(3)];
     is_whole(&steering, &attached, &sockets);
-    // One that starts with fewer CPUs than there were.
+    // One that starts with fewer CPUs than before.
     daemon.kill();
     daemon.again();
     is_whole(&steering, &attached, &sockets);
@@ -86,7 +86,7 @@ fn cpu_hotplug_changes_no_steering() {
     assert!(steering.list().expect("listed").is_empty());
 }
 
-/// The wall clock, which jumps, and is right again when this is dropped.
+/// The wall clock: jumps, and is restored when this is dropped.
 struct Clock(Timespec);
 
 impl Clock {
@@ -141,7 +141,7 @@ impl Drop for Process {
     }
 }
 
-/// Few process numbers, so that they come around soon, until this is dropped.
+/// Limits pids, so that they are reused soon, until this is dropped.
 struct FewNumbers(String);
 
 impl FewNumbers {
@@ -153,7 +153,7 @@ impl FewNumbers {
         Self(before)
     }
 
-    /// The next process whose number is like that.
+    /// Returns the next process whose pid satisfies the condition.
     fn next(is: impl Fn(u32) -> bool) -> Process {
         let mut new = (0..1000).map(|_| Process::start());
         new.find(|process| is(process.0.id())).expect("it comes around")
@@ -175,7 +175,7 @@ fn a_process_that_reuses_an_ended_owners_pid_is_not_the_owner() {
     let mut daemon = Daemon::start(&OFTEN);
     let steering = daemon.steering();
     let sockets = group(3, "127.0.0.1:0");
-    // Those below 300 are given away once.
+    // Pids below 300 are given out once.
     let owner = FewNumbers::next(|pid| pid > 300);
     let number = owner.0.id();
     let pidfd = pidfd_open(Pid::from_child(&owner.0), PidfdFlags::empty()).expect("a pidfd");

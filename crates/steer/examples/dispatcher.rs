@@ -1,7 +1,8 @@
 //! One UDP socket, one receiver, four threads: a policy says which thread answers.
 //!
-//! `cargo run -p heddle-steer --example dispatcher [POLICY] [PORT]`, for example `sita:type-offset=0,scan=76` (`L` is 76),
-//! `jiq`, or a file of one's own, `./mine.c`. Datagrams that begin with `L` take 100 ms, others none:
+//! `cargo run -p heddle-steer --example dispatcher [POLICY] [PORT]`, for example
+//! `sita:type-offset=0,scan=76` (`L` is 76), `jiq`, or your own file, `./mine.c`. Datagrams that begin with
+//! `L` take 100 ms, others none:
 //! `for i in 1 2 3; do echo Long | nc -u -w1 127.0.0.1 PORT & echo short | nc -u -w1 127.0.0.1 PORT; done`
 
 use std::net::{SocketAddr, UdpSocket};
@@ -58,7 +59,7 @@ fn serve(worker: &Worker<Request>, socket: &UdpSocket) {
         }
         worker.mark(0);
         let answer = format!("thread {}: {}", worker.index(), String::from_utf8_lossy(&payload));
-        // A client that is gone does not mind.
+        // The client may have gone.
         let _ = socket.send_to(answer.as_bytes(), from);
     }
 }

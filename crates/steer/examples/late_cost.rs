@@ -10,11 +10,11 @@ use heddle_bpf::{Map, MapKind, MapSpec};
 use heddle_steer::executor::{self, Lines};
 use heddle_steer::late::ClassSockets;
 
-/// Datagrams of a round: fewer than the socket's buffer holds.
+/// Datagrams per round: fewer than the socket's buffer holds.
 const ROUND: u32 = 100;
 const ROUNDS: u32 = 2000;
 
-/// Nanoseconds that `receive` takes: of rounds of datagrams that wait already, the median.
+/// Returns the median nanoseconds that `receive` takes, over rounds of datagrams that are already queued.
 fn time(client: &UdpSocket, mut receive: impl FnMut(&mut [u8])) -> f64 {
     let mut buffer = [0; 64];
     let mut round = || {

@@ -1,7 +1,8 @@
-//! What a decision of each shipped policy costs here: `cargo run --release -p heddle-steer --example policy_costs [EXECUTORS]`.
+//! The cost of a decision of each shipped policy on this machine:
+//! `cargo run --release -p heddle-steer --example policy_costs [EXECUTORS]`.
 //!
-//! CPU time: in user space, and in the kernel with the frame of a trial around it (as root). How many instructions the verifier
-//! looked at, and for how long, is what a policy costs when it is deployed.
+//! CPU time: in user space, and in the kernel inside the frame of a trial (as root). The number of instructions
+//! that the verifier visited, and its time, are the cost of deployment.
 
 use std::fs;
 
@@ -48,7 +49,7 @@ fn main() {
     }
 }
 
-/// For how long this thread has had a CPU: others who want it too shall not count.
+/// Returns this thread's CPU time, so that other load does not count.
 fn cpu_ns() -> f64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")

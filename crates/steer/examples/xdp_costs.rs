@@ -1,5 +1,5 @@
-//! What a decision costs at XDP: the root and the policy, from the frame to the verdict, on a packet that is made up.
-//! `cargo run --release -p heddle-steer --example xdp_costs`, as root.
+//! What a decision costs at XDP: the root and the policy, from the frame to the verdict, on a synthetic
+//! packet. `cargo run --release -p heddle-steer --example xdp_costs`, as root.
 
 use std::error::Error;
 use std::net::Ipv4Addr;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(())
     };
     let packet = packet();
-    median("a packet nobody claimed", &packet)?;
+    median("an unclaimed packet", &packet)?;
     let address = (Ipv4Addr::UNSPECIFIED, 8000).into();
     put_claim(&root.maps, &Claim { protocol: Protocol::Udp, address }, 0, Holders::default())?;
     for name in shipped_names() {

@@ -1,12 +1,13 @@
-//! What a program tells the policy about its executors, on the path of every request: one store to shared memory.
+//! What a program reports to the policy about its executors, on the path of every request: one store to
+//! shared memory.
 //!
-//! Each executor has a line of 64 bytes (`struct hd_line` in `heddle.h`), which policies read with `hd_line(k)`. An
-//! [`Executor`] is a handle on one; [`register`] makes one the calling thread's own, so that code far below the server's
-//! loop can say [`busy`] and [`idle`] without a handle. Either takes a few nanoseconds and no system call
-//! ([`cost`] measures it).
+//! Each executor has a line of 64 bytes (`struct hd_line` in `heddle.h`), which policies read with
+//! `hd_line(k)`. An [`Executor`] is a handle to one; [`register`] makes one the calling thread's own, so that
+//! code far below the server's loop can call [`busy`] and [`idle`] without a handle. Either takes a few
+//! nanoseconds and no system call ([`cost`] measures it).
 //!
-//! The stores are relaxed: a policy that reads a line while it changes sees the old or the new number, never half of one,
-//! and numbers of one line are not ordered among each other.
+//! The stores are relaxed: a policy that reads a line while it changes sees the old or the new number, never
+//! half of one, and the numbers in a line are not ordered relative to each other.
 
 use std::cell::RefCell;
 use std::io;
@@ -26,10 +27,10 @@ pub use heddle_core::line::{IDLE, WORDS};
 pub struct Lines(Arc<MapView>);
 
 impl Lines {
-    /// Maps `map`, which is the policy's `hd_lines`. The descriptor may be closed afterwards.
+    /// Maps `map`, the policy's `hd_lines`. The descriptor may be closed afterwards.
     ///
     /// # Errors
-    /// If the map's values are no lines, if it may not be written, or the system's.
+    /// If the map's values are not lines, if it is not writable, or the system's.
     pub fn new(map: &Map) -> io::Result<Self> {
         let size = map.spec().value_size;
         if size != line::BYTES {
@@ -40,7 +41,7 @@ impl Lines {
         MapView::new(map).map(Arc::new).map(Self)
     }
 
-    /// A handle on line `index`.
+    /// Returns a handle to line `index`.
     ///
     /// # Errors
     /// If there is none.
@@ -54,7 +55,7 @@ impl Lines {
     }
 }
 
-/// A handle on the line of one executor. Several may exist, also in several processes.
+/// A handle to the line of one executor. There may be several, also in several processes.
 #[derive(Clone, Debug)]
 pub struct Executor {
     view: Arc<MapView>,
@@ -62,56 +63,56 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Which executor it is: the policy's `k`.
+    /// Returns the executor's index: the policy's `k`.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// It works on a request of `class`, a number that program and policy agree on; 0 means idle.
+    /// Marks it busy with a request of `class`, a number that program and policy agree on; 0 means idle.
     #[inline]
     pub fn busy(&self, class: u32) {
         self.view.half(self.index, CLASS).store(class, Ordering::Relaxed);
     }
 
-    /// It has nothing to do.
+    /// Marks it idle.
     #[inline]
     pub fn idle(&self) {
         self.busy(IDLE);
     }
 
-    /// What it works on, 0 if on nothing.
+    /// Returns the class it works on, 0 if idle.
     #[inline]
     #[must_use]
     pub fn class(&self) -> u32 {
         self.view.half(self.index, CLASS).load(Ordering::Relaxed)
     }
 
-    /// It runs on `cpu`; `None`: it moves about.
+    /// Sets the CPU it runs on; `None` if it migrates.
     #[inline]
     pub fn set_cpu(&self, cpu: Option<u32>) {
         self.view.half(self.index, CPU).store(cpu.map_or(0, |cpu| cpu + 1), Ordering::Relaxed);
     }
 
-    /// The CPU that it said to run on.
+    /// Returns the CPU that was set.
     #[must_use]
     pub fn cpu(&self) -> Option<u32> {
         self.view.half(self.index, CPU).load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Thread `tid`, by the number that [`rustix::thread::gettid`] gives, serves it; `None`: nobody, or several. Agents find by it
-    /// what a thread works on.
+    /// Sets the thread that serves it, by the number that [`rustix::thread::gettid`] returns; `None` if there
+    /// is none, or several. Agents use it to find what a thread works on.
     pub fn set_thread(&self, tid: Option<u32>) {
         self.view.half(self.index, THREAD).store(tid.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// The thread that was said to serve it.
+    /// Returns the thread that was set.
     #[must_use]
     pub fn thread(&self) -> Option<u32> {
         Some(self.view.half(self.index, THREAD).load(Ordering::Relaxed)).filter(|&tid| tid != 0)
     }
 
-    /// Word `n` of its line, for whatever program and policy agree on.
+    /// Returns word `n` of its line, whose meaning program and policy agree on.
     ///
     /// # Panics
     /// If `n` is not below [`WORDS`].
@@ -123,13 +124,13 @@ impl Executor {
     }
 }
 
-/// The calling thread's executor, which is nobody's once the thread ends or takes another: its number may become another thread's.
+/// The calling thread's executor, released when the thread ends or takes another: its tid may be reused.
 #[derive(Debug)]
 struct Mine(Executor);
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        // Unless somebody else serves it by now.
+        // Unless another thread serves it by now.
         let (half, own) = (self.0.view.half(self.0.index, THREAD), tid());
         let _ = half.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -143,8 +144,8 @@ thread_local! {
     static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
 }
 
-/// Makes `executor` the calling thread's own, in place of any before, until the thread ends; and says so in its line
-/// ([`Executor::set_thread`]).
+/// Makes `executor` the calling thread's own, replacing any before, until the thread ends; records this in
+/// its line ([`Executor::set_thread`]).
 pub fn register(executor: Executor) {
     MINE.with_borrow_mut(|mine| {
         *mine = None;
@@ -153,30 +154,30 @@ pub fn register(executor: Executor) {
     });
 }
 
-/// The calling thread's executor no longer is; which it was. Its line keeps what it says but for the thread.
+/// Removes and returns the calling thread's executor. Its line keeps everything but the thread.
 pub fn unregister() -> Option<Executor> {
     MINE.take().map(|mine| mine.0.clone())
 }
 
-/// The calling thread's executor.
+/// Returns the calling thread's executor.
 #[must_use]
 pub fn registered() -> Option<Executor> {
     MINE.with_borrow(|mine| mine.as_ref().map(|mine| mine.0.clone()))
 }
 
-/// The calling thread works on a request of `class`; false if it is no executor.
+/// Marks the calling thread's executor busy with a request of `class`; returns false if it has none.
 #[inline]
 pub fn busy(class: u32) -> bool {
     MINE.with_borrow(|mine| mine.as_ref().map(|mine| mine.0.busy(class)).is_some())
 }
 
-/// The calling thread has nothing to do; false if it is no executor.
+/// Marks the calling thread's executor idle; returns false if it has none.
 #[inline]
 pub fn idle() -> bool {
     busy(IDLE)
 }
 
-/// What marks cost on this machine, nanoseconds each.
+/// The cost of marks on this machine, nanoseconds each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MarkCost {
     /// [`Executor::busy`].
@@ -187,10 +188,11 @@ pub struct MarkCost {
     pub add_ns: f64,
 }
 
-/// How many slices [`cost`] measures in: the fastest counts, for others may use the CPU meanwhile.
+/// The number of slices in which [`cost`] measures: the fastest counts, since other load may use the CPU
+/// meanwhile.
 const SLICES: u32 = 50;
 
-/// Measures marks on `executor`, `rounds` of each kind. Its class is idle afterwards, and its last word changed.
+/// Measures marks on `executor`, `rounds` of each kind. Leaves its class idle, and its last word changed.
 #[must_use]
 pub fn cost(executor: &Executor, rounds: u32) -> MarkCost {
     let before = registered();

@@ -1,9 +1,9 @@
-//! Late binding: requests wait in one queue for each class, and a worker takes one when it is free (Syrup, section 6.3).
+//! Late binding: requests wait in one queue per class, and free workers take them (Syrup, section 6.3).
 //!
-//! A policy (`class`, shipped) or the client sends each request to the socket of its class. The workers share all
-//! [`ClassSockets`] and pull: first from class 0, then from the next. No request waits behind a longer one while a worker
-//! is free, and a *limit* on a class keeps some workers free for those above it (as DARC does). One socket for
-//! everything is the case of one class: a central queue, first come, first served.
+//! A policy (`class`, shipped) or the client sends each request to the socket of its class. The workers share
+//! all [`ClassSockets`] and pull: first from class 0, then from the next. No request waits behind a longer one
+//! while a worker is free, and a *limit* on a class keeps some workers free for the classes above it (as DARC
+//! does). A single class is a central queue, first come, first served.
 //!
 //! ```no_run
 //! use heddle_steer::late::ClassSockets;
@@ -28,16 +28,16 @@
 //!
 //! # How the workers sleep
 //!
-//! All share one epoll. Each class is *armed* in it once, for one report (`EPOLLONESHOT`): one arrival wakes one worker.
-//! Whoever was woken looks at all classes from the first on, takes one request, and arms the class again; if more waits
-//! there, that wakes the next worker at once. So a burst wakes a chain of workers as long as the burst, a lone request
-//! one. A class at its limit is not armed, or it would wake workers for ever that may not take from it; who then leaves
-//! the class arms it ([`Gate`] holds that debt, and loom has checked it).
-//!
+//! All share one epoll. Each class is *armed* in it once, for one report (`EPOLLONESHOT`): one arrival wakes
+//! one worker. A woken worker tries all classes from the first on, takes one request, and rearms the class;
+//! if more waits there, that wakes the next worker at once. So a burst wakes a chain of workers as long as
+//! the burst, a single request one. A class at its limit is not armed, or it would forever wake workers that
+//! may not take from it; the worker that next leaves the class arms it ([`Gate`] holds that debt, checked by
+//! loom).
 //! - **L1** At every moment each class is armed, or owed by its gate, or in the hands of a worker that is awake and
-//!   settles it before it returns from a pull: nothing waits while a worker sleeps that may take it.
-//! - **L2** A class is never in more hands than its limit.
-//! - **L3** A request is taken by one worker, and waits in the kernel until then: nothing is lost to a worker that ends.
+//! - **L1** At every moment each class is armed, or owed by its gate, or held by an awake worker that settles
+//!   it before it returns from a pull: nothing waits while a worker sleeps that may take it.
+//! - **L2** A class is never held by more workers than its limit.
 //! - **L4** [`ClassSockets::stop`] wakes all sleepers and stays in force.
 
 mod puller;
@@ -53,13 +53,13 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::sockopt::socket_acceptconn;
 
-/// The most classes there can be.
+/// The maximum number of classes.
 pub const MAX_CLASSES: usize = 64;
 
-/// The key of the bell that ends all waiting.
+/// The epoll key of the stop event.
 const BELL: u64 = u64::MAX;
 
-/// The sockets of the classes, most urgent first, and who may pull how much from them at once.
+/// The sockets of the classes, most urgent first, and how many workers may hold requests of each.
 #[derive(Debug)]
 pub struct ClassSockets {
     classes: Vec<Class>,
@@ -75,8 +75,9 @@ struct Class {
 }
 
 impl ClassSockets {
-    /// Takes the sockets over: of datagrams, or listening. Without limits, which is work-conserving: no worker sleeps
-    /// while anything waits. A listening socket becomes non-blocking, also for other processes that have it.
+    /// Takes ownership of the sockets: datagram, or listening. Without limits, which is work-conserving: no
+    /// worker sleeps while anything waits. A listening socket becomes non-blocking, also for other processes
+    /// that have it.
     ///
     /// # Errors
     /// If there is none or there are more than [`MAX_CLASSES`], or the system's.
@@ -89,7 +90,7 @@ impl ClassSockets {
         }
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        // Rung once and never answered: it stays ready, and each sleeper that wakes of it wakes the next.
+        // Signalled once and never reset: it stays ready, and each sleeper that it wakes wakes the next.
         epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN)?;
         for (key, class) in (0..).zip(&classes) {
             if socket_acceptconn(&class.socket)? {
@@ -100,9 +101,9 @@ impl ClassSockets {
         Ok(Self { classes, epoll, bell, stopped: AtomicBool::new(false) })
     }
 
-    /// At most `workers` at once hold requests of `class`; 0 counts as 1. The others sleep, if nothing waits in a class
-    /// that is open to them: so they are free for what comes there. Choose limits whose sum over the lower classes is
-    /// below the number of workers.
+    /// Limits requests of `class` to `workers` workers at a time; 0 counts as 1. The others sleep if nothing
+    /// waits in a class open to them, so they are free for what arrives there. Choose limits whose sum over
+    /// the lower classes is below the number of workers.
     ///
     /// # Panics
     /// If there is no such class.
@@ -112,19 +113,19 @@ impl ClassSockets {
         self
     }
 
-    /// For one worker, which pulls with it.
+    /// Returns a puller for one worker.
     #[must_use]
     pub fn puller(&self) -> Puller<'_> {
         Puller::new(self)
     }
 
-    /// How many classes there are.
+    /// Returns the number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes.len()
     }
 
-    /// The socket of `class`, to answer from or to hand to a policy.
+    /// Returns the socket of `class`, to answer from or to hand to a policy.
     ///
     /// # Panics
     /// If there is no such class.
@@ -133,7 +134,7 @@ impl ClassSockets {
         self.classes[class].socket.as_fd()
     }
 
-    /// How many workers hold requests of `class` now; a hint.
+    /// Returns how many workers hold requests of `class` now; a hint.
     ///
     /// # Panics
     /// If there is no such class.
@@ -142,7 +143,7 @@ impl ClassSockets {
         self.classes[class].gate.inside()
     }
 
-    /// Ends all pulling: workers that sleep wake, workers that are busy see it at their next pull.
+    /// Ends all pulling: sleeping workers wake, busy workers see it at their next pull.
     ///
     /// # Errors
     /// The system's.
@@ -155,7 +156,7 @@ impl ClassSockets {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Sets the alarm of a class. It rings at once if something waits there.
+    /// Arms a class. It reports at once if something waits there.
     fn arm(&self, class: usize) {
         let key = EventData::new_u64(class as u64);
         let armed = epoll::modify(&self.epoll, &self.classes[class].socket, key, ARMED);

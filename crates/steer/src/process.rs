@@ -1,7 +1,8 @@
 //! The sockets of running processes: which ones serve a port, and copies of them.
 //!
-//! Copying another process's socket (pidfd_getfd) is allowed to whoever may trace the process, and the kernel judges
-//! that by the caller. So it is always done by the one who asks, and never by the daemon in his name.
+//! Copying another process's socket (pidfd_getfd) is allowed to any process that may trace it, as the kernel
+//! judges by the caller. So the requesting process always does it itself; the daemon never does it on its
+//! behalf.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use crate::request::{Error, ErrorKind};
 
-/// What a socket carries.
+/// A socket's transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
     /// Connections.
@@ -27,10 +28,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All that there are.
+    /// Both protocols.
     pub const ALL: [Self; 2] = [Self::Tcp, Self::Udp];
 
-    /// The protocol that is called `name`.
+    /// Returns the protocol called `name`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|protocol| protocol.name() == name)
@@ -49,31 +50,31 @@ impl Protocol {
 /// A socket with which processes receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
-    /// The process; of several that hold the socket, the youngest, which is the one that reads where a parent passed it on.
+    /// The process; if several hold the socket, the youngest, which is the reader if a parent passed it on.
     pub pid: u32,
     /// The descriptor in it.
     pub fd: i32,
-    /// What the socket carries.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// Where it is bound.
+    /// The bound address.
     pub address: SocketAddr,
     /// The socket's inode number: the same for copies of one socket.
     pub inode: u64,
-    /// The number of the network namespace: an address means something in one only.
+    /// The inode of the network namespace: addresses are meaningful only within one.
     pub namespace: u64,
-    /// All processes that hold the socket, among those that were looked into.
+    /// All processes that hold the socket, among those examined.
     pub holders: BTreeSet<u32>,
 }
 
 impl Serving {
-    /// What to call it as an executor.
+    /// Returns its label as an executor.
     #[must_use]
     pub fn label(&self) -> String {
         format!("pid {} fd {}", self.pid, self.fd)
     }
 
-    /// A descriptor of the same socket in this process. While it is open the socket is, too, and the kernel gives it
-    /// inputs that nobody reads once the process is gone: close it soon.
+    /// Returns a descriptor of the same socket in this process. While it is open the socket stays open, and
+    /// once the process is gone the kernel gives it inputs that are never read: close it soon.
     ///
     /// # Errors
     /// If the caller may not trace the process, or it or its socket is gone.
@@ -84,7 +85,8 @@ impl Serving {
                 rustix::io::Errno::PERM => Error::new(
                     ErrorKind::Denied,
                     format!(
-                        "{about}: it takes the right to trace the process (its user, and kernel.yama.ptrace_scope 0; or root)"
+                        "{about}: it takes the right to trace the process (its user, and \
+                         kernel.yama.ptrace_scope 0; or root)"
                     ),
                 ),
                 rustix::io::Errno::NOSYS => Error::new(
@@ -103,11 +105,11 @@ impl Serving {
     }
 }
 
-/// The sockets with which process `pid` and its descendants serve `port`, or any port; of every process that may be
-/// looked into if `pid` is none. One of each socket, in the order of processes and descriptors.
+/// Returns the sockets with which process `pid` and its descendants serve `port`, or any port; with no `pid`,
+/// of every process that may be examined. Each socket once, in the order of processes and descriptors.
 ///
 /// # Errors
-/// If there is no such process, or it may not be looked into.
+/// If there is no such process, or it may not be examined.
 pub fn serving(pid: Option<u32>, port: Option<u16>) -> Result<Vec<Serving>, Error> {
     let processes = match pid {
         Some(pid) => family(pid)?,
@@ -118,9 +120,9 @@ pub fn serving(pid: Option<u32>, port: Option<u16>) -> Result<Vec<Serving>, Erro
     for process in processes {
         match sockets(&process, &mut tables) {
             Ok(sockets) => sockets.into_iter().for_each(|socket| join(&mut found, socket)),
-            // Of all processes, those that cannot be looked into are somebody else's.
+            // Among all processes, those that cannot be examined belong to other users.
             Err(_) if pid.is_none() => {}
-            // A descendant may be gone by now.
+            // A descendant may have exited by now.
             Err(_) if Some(process.pid.cast_unsigned()) != pid => {}
             Err(error) => return Err(unreadable(&format!("process {}", process.pid), &error)),
         }
@@ -130,7 +132,7 @@ pub fn serving(pid: Option<u32>, port: Option<u16>) -> Result<Vec<Serving>, Erro
     Ok(found)
 }
 
-/// Of a socket that several processes hold, one is told.
+/// A socket that several processes hold is listed once.
 fn join(found: &mut BTreeMap<u64, Serving>, mut socket: Serving) {
     match found.entry(socket.inode) {
         Entry::Vacant(vacant) => drop(vacant.insert(socket)),
@@ -157,7 +159,7 @@ fn unreadable(what: &str, error: &procfs::ProcError) -> Error {
     Error::new(kind, text)
 }
 
-/// The process and all its descendants.
+/// Returns the process and all its descendants.
 fn family(pid: u32) -> Result<Vec<Process>, Error> {
     let gone = |error: &procfs::ProcError| match error {
         procfs::ProcError::NotFound(_) => {
@@ -185,7 +187,7 @@ fn family(pid: u32) -> Result<Vec<Process>, Error> {
 /// The receiving sockets of one network namespace, by inode.
 type Bound = BTreeMap<u64, (Protocol, SocketAddr)>;
 
-/// Those of the namespaces that were met, each read once: processes are many, namespaces few.
+/// The sockets of the namespaces seen, each read once: processes are many, namespaces few.
 struct Tables {
     port: Option<u16>,
     by_namespace: BTreeMap<u64, Bound>,
@@ -217,7 +219,7 @@ fn bound(process: &Process) -> ProcResult<Bound> {
         bound.insert(entry.inode, (Protocol::Tcp, entry.local_address));
     }
     let udp = process.udp()?.into_iter().chain(process.udp6().unwrap_or_default());
-    // A datagram socket with a peer gets that peer's datagrams and is no part of the choice.
+    // A connected datagram socket gets its peer's datagrams and takes no part in the choice.
     let open = |entry: &UdpNetEntry| entry.remote_address.port() == 0;
     for entry in udp.filter(open) {
         bound.insert(entry.inode, (Protocol::Udp, entry.local_address));
@@ -227,7 +229,7 @@ fn bound(process: &Process) -> ProcResult<Bound> {
 
 fn sockets(process: &Process, tables: &mut Tables) -> ProcResult<Vec<Serving>> {
     let pid = process.pid.cast_unsigned();
-    // Reading it takes the same right as reading the descriptors.
+    // Reading it requires the same permission as reading the descriptors.
     let namespace =
         fs::metadata(format!("/proc/{pid}/ns/net")).map_err(|error| match error.kind() {
             std::io::ErrorKind::PermissionDenied => procfs::ProcError::PermissionDenied(None),
@@ -250,7 +252,7 @@ fn sockets(process: &Process, tables: &mut Tables) -> ProcResult<Vec<Serving>> {
     Ok(found)
 }
 
-/// The command of a process, as it was started; its name if it is a thread of the kernel or hides the rest.
+/// Returns the command line of a process; its name if it is a kernel thread or hides the command line.
 #[must_use]
 pub fn command(pid: u32) -> String {
     let process = Process::new(pid.cast_signed());
@@ -258,22 +260,22 @@ pub fn command(pid: u32) -> String {
     command.join(" ")
 }
 
-/// The parent of a process.
+/// Returns the parent of a process.
 #[must_use]
 pub fn parent(pid: u32) -> Option<u32> {
     let stat = Process::new(pid.cast_signed()).and_then(|process| process.stat()).ok()?;
     Some(stat.ppid.cast_unsigned())
 }
 
-/// Whether two processes run the same program.
+/// Returns whether two processes run the same program.
 #[must_use]
 pub fn same_program(a: u32, b: u32) -> bool {
     let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
     program(a).is_some_and(|a| Some(a) == program(b))
 }
 
-/// The process to name a server by: the first that has one of its `sockets`, or the parent of all that have, if it runs the
-/// same program (a parent that leaves all sockets to its workers, as gunicorn's).
+/// Returns the process to name a server by: the first that has one of its `sockets`, or the parent of all
+/// that have, if it runs the same program (a parent that leaves all sockets to its workers, as gunicorn's).
 #[must_use]
 pub fn server(sockets: &[Serving]) -> Option<u32> {
     let holders: BTreeSet<u32> =
@@ -288,9 +290,9 @@ pub fn server(sockets: &[Serving]) -> Option<u32> {
     }
 }
 
-/// A process that waits for one of `sockets` with epoll, if there is one: the kernel's wait queue then always has somebody in
-/// it, and does not tell an idle process from a busy one. Any that has a socket may be the one: where all workers have
-/// all sockets, as nginx's do, each waits for its own only.
+/// Returns a process that waits for one of `sockets` with epoll, if there is one: the kernel's wait queue
+/// then always has an entry, and does not distinguish an idle process from a busy one. Any holder of a socket
+/// may be the one: if all workers have all sockets, as nginx's do, each waits only for its own.
 #[must_use]
 pub fn epoll_waiter(sockets: &[Serving]) -> Option<u32> {
     let marks: Vec<String> = sockets.iter().map(|s| format!(" ino:{:x} ", s.inode)).collect();

@@ -1,5 +1,5 @@
-//! What can be asked of Heddle's steering: by the command line, by programs, directly or through the daemon. The
-//! descriptors that go with a request or an answer travel beside it, in the order that it names them.
+//! The requests of Heddle's steering: from the command line or programs, directly or through the daemon. The
+//! descriptors of a request or an answer travel beside it, in the order in which it names them.
 
 mod bounded;
 
@@ -12,7 +12,7 @@ pub(crate) use bounded::ROLES;
 /// A policy to deploy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// The name of a shipped policy, or what to call this one.
+    /// The name of a shipped policy, or a label for this one.
     #[serde(deserialize_with = "bounded::text")]
     pub name: String,
     /// Its parameters, by name.
@@ -23,18 +23,18 @@ pub struct Policy {
     pub object: Option<Vec<u8>>,
 }
 
-/// What a descriptor that goes with a request is.
+/// The role of a descriptor that comes with a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// An executor: a socket of the reuseport group.
     Executor {
         /// Its index.
         index: u32,
-        /// What to call it: `pid 812 fd 5`.
+        /// Its label: `pid 812 fd 5`.
         #[serde(deserialize_with = "bounded::text")]
         label: String,
     },
-    /// A bound socket: having it proves that the port may be steered.
+    /// A bound socket: proof that the sender may steer the port.
     Claim,
     /// An AF_XDP socket of an executor, on one receive queue; an executor has one for each queue.
     XdpSocket {
@@ -42,14 +42,14 @@ pub enum Role {
         index: u32,
         /// The queue.
         queue: u32,
-        /// What to call the executor.
+        /// The executor's label.
         #[serde(deserialize_with = "bounded::text")]
         label: String,
     },
-    /// The process (a pidfd) with whose end the attachment ends.
+    /// The process (a pidfd) whose exit ends the attachment.
     Owner,
-    /// A map that the policy uses in the place of one that it declares: so two policies share it. Whoever has a
-    /// descriptor that may write can read and write the map anyway.
+    /// A map that the policy uses instead of one that it declares: so two policies share it. A process with a
+    /// writable descriptor can read and write the map anyway.
     Map {
         /// Its name in the policy.
         #[serde(deserialize_with = "bounded::text")]
@@ -58,14 +58,15 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether it is an executor.
+    /// Returns whether it is an executor.
     #[must_use]
     pub fn is_executor(&self) -> bool {
         matches!(self, Self::Executor { .. } | Self::XdpSocket { .. })
     }
 }
 
-/// Where packets are met, for the hooks below sockets. The interface is looked up in the network namespace of the claims.
+/// Where packets are intercepted, for the hooks below sockets. The interface is looked up in the network
+/// namespace of the claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketTarget {
     /// The interface.
@@ -81,86 +82,87 @@ pub struct PacketTarget {
 pub enum Request {
     /// Deploy a policy. The descriptors are those of `roles`.
     Attach {
-        /// What decides.
+        /// The policy.
         policy: Policy,
-        /// Where.
+        /// The hook.
         hook: Hook,
-        /// Where, below sockets.
+        /// The interface, below sockets.
         below: Option<PacketTarget>,
-        /// The process that is steered, for people.
+        /// The process that is steered, for display.
         pid: u32,
-        /// Its command, for people.
+        /// Its command, for display.
         #[serde(deserialize_with = "bounded::text")]
         command: String,
-        /// What the descriptors are.
+        /// The roles of the descriptors.
         #[serde(deserialize_with = "bounded::roles")]
         roles: Vec<Role>,
     },
-    /// Put an executor into an attachment; one descriptor.
+    /// Add an executor to an attachment; one descriptor.
     AddExecutor {
         /// The attachment.
         id: u32,
         /// Its index; `None`: the first free one.
         index: Option<u32>,
-        /// What to call it.
+        /// Its label.
         #[serde(deserialize_with = "bounded::text")]
         label: String,
     },
-    /// Another policy in the place of an attachment's. Maps of the same name and shape keep their values.
+    /// Replace the policy of an attachment. Maps of the same name and shape keep their values.
     Replace {
         /// The attachment.
         id: u32,
-        /// What decides from now on.
+        /// The new policy.
         policy: Policy,
     },
-    /// End an attachment. With a socket of its group, the kernel's program comes off at once; without, it is left
-    /// empty and goes with the group.
+    /// End an attachment. Given a socket of its group, the kernel's program is detached at once; otherwise it
+    /// stays, empty, until the group is gone.
     Detach {
         /// The attachment.
         id: u32,
     },
-    /// The attachments of the caller; for root, all: by number, from the first after `after` on.
+    /// List the attachments of the caller; for root, all: by id, starting with the first after `after`.
     List {
-        /// The last number that is known already; 0 at first.
+        /// The last known id; 0 at first.
         after: u32,
     },
-    /// The attachments of the caller that ended by themselves; for root, all.
+    /// List the caller's attachments that ended by themselves; for root, all.
     Ended,
-    /// How an attachment does.
+    /// Get statistics of an attachment.
     Stats {
         /// The attachment.
         id: u32,
-        /// For how long to count run time, milliseconds, at most 2000; 0: not at all.
+        /// How long to count run time, milliseconds, at most 2000; 0 for not at all.
         sample_ms: u32,
     },
-    /// The maps of an attachment that its user may have, one descriptor each: those that the policy declares, and the
-    /// executors' lines. Heddle's own are for root only, for some of them hold addresses that the kernel then reads.
+    /// Get the maps of an attachment that its user may have, one descriptor each: those that the policy
+    /// declares, and the executors' lines. Heddle's own are for root only, as some hold addresses that the
+    /// kernel reads.
     Maps {
         /// The attachment.
         id: u32,
     },
 }
 
-/// What becomes of an attachment.
+/// The state of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// The policy decides.
     Active,
-    /// It was taken away, and the kernel decides; the text says why.
+    /// It was evicted, and the kernel decides; the text says why.
     Evicted(String),
 }
 
-/// A process, told apart from later ones of its number.
+/// A process, distinguished from later ones with its pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
-    /// When it was started, in ticks since the machine was.
+    /// When it was started, in ticks since boot.
     pub started: u64,
 }
 
-/// The place of a policy on an interface.
+/// The location of a policy on an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
     /// The pins of the interface's root program.
@@ -172,15 +174,15 @@ pub struct Slot {
 /// A deployed policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// Its number.
+    /// Its id.
     pub id: u32,
-    /// Where it decides.
+    /// Its hook.
     pub hook: Hook,
-    /// What decides.
+    /// The name of the policy.
     pub policy: String,
     /// The policy's parameters.
     pub parameters: Vec<(String, String)>,
-    /// Who deployed it.
+    /// The user who deployed it.
     pub uid: u32,
     /// The process that is steered.
     pub pid: u32,
@@ -194,20 +196,20 @@ pub struct Attachment {
     pub interface: Option<String>,
     /// The labels of its executors, by index.
     pub executors: Vec<String>,
-    /// The inode numbers of their sockets; 0 for what is no socket.
+    /// The inode numbers of their sockets; 0 for executors without one.
     #[serde(default)]
     pub sockets: Vec<u64>,
-    /// The number of the network namespace that those are in; 0 if it is not known.
+    /// The inode of their network namespace; 0 if unknown.
     #[serde(default)]
     pub namespace: u64,
-    /// Since when, milliseconds of the Unix clock.
+    /// When it was attached, milliseconds of the Unix clock.
     pub since_ms: u64,
     /// Whether it decides.
     pub status: Status,
-    /// The process with whose end it ends.
+    /// The process whose exit ends it.
     #[serde(default)]
     pub owner: Option<ProcessId>,
-    /// Its place on the interface, below sockets.
+    /// Its location on the interface, below sockets.
     #[serde(default)]
     pub slot: Option<Slot>,
     /// Bytes of the maps that its policy declares.
@@ -218,74 +220,74 @@ pub struct Attachment {
     pub maps: Vec<CountedMap>,
 }
 
-/// A map that counts for whoever has it.
+/// A map that counts against the quota of its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountedMap {
-    /// The kernel's number for it, which no other map has had.
+    /// The kernel's id for it, never reused.
     pub id: u32,
-    /// What it takes.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// An attachment that ended by itself: nobody detached it.
+/// An attachment that ended by itself, without being detached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// What it was, without its executors.
+    /// The former attachment, without its executors.
     pub attachment: Attachment,
-    /// When that was noticed, milliseconds of the Unix clock.
+    /// When this was noticed, milliseconds of the Unix clock.
     pub at_ms: u64,
     /// Why it ended, and what to do.
     pub why: String,
 }
 
 impl Attachment {
-    /// The port whose inputs it sees.
+    /// Returns the port whose inputs it sees.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.address.rsplit(':').next().and_then(|port| port.parse().ok())
     }
 }
 
-/// How one executor did.
+/// Statistics of one executor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutorStats {
     /// Its index.
     pub index: u32,
-    /// What it is called.
+    /// Its label.
     pub label: String,
     /// Inputs that it got.
     pub selected: u64,
-    /// Inputs that were chosen for it while it was not there, and that the kernel gave to whatever socket it liked.
+    /// Inputs chosen for it while it was absent, which the kernel delivered to a socket of its choice.
     pub failed: u64,
-    /// Inputs that were chosen for it while it was not there, and that went to another executor.
+    /// Inputs chosen for it while it was absent, which went to another executor.
     #[serde(default)]
     pub moved: u64,
-    /// Whether it is there.
+    /// Whether it is present.
     pub present: bool,
-    /// The inode number of its socket; 0 if it is none, or not known.
+    /// The inode number of its socket; 0 if it has none, or unknown.
     #[serde(default)]
     pub socket: u64,
 }
 
-/// How an attachment does. Counts are since it was attached.
+/// Statistics of an attachment. Counts are since it was attached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
-    /// Of each executor.
+    /// Per executor.
     pub executors: Vec<ExecutorStats>,
-    /// Inputs left to the kernel by the policy's wish.
+    /// Inputs that the policy left to the kernel.
     pub passed: u64,
-    /// Inputs left to the kernel because the policy named no executor that there can be.
+    /// Inputs left to the kernel because the policy returned an invalid index.
     pub wrong_index: u64,
-    /// Inputs that the policy threw away.
+    /// Inputs that the policy dropped.
     pub dropped: u64,
-    /// Inputs a second, during the sample.
+    /// Inputs per second, during the sample.
     pub per_second: Option<f64>,
-    /// What a decision costs, enforcing it included, nanoseconds, during the sample.
+    /// The cost of a decision, including its enforcement, nanoseconds, during the sample.
     pub ns_per_decision: Option<f64>,
 }
 
 impl Stats {
-    /// All inputs that were decided on.
+    /// Returns the number of all inputs decided on.
     #[must_use]
     pub fn decisions(&self) -> u64 {
         let given: u64 =
@@ -293,19 +295,20 @@ impl Stats {
         given + self.passed + self.wrong_index + self.dropped
     }
 
-    /// Inputs that went to another executor than the chosen one, whose socket is closed.
+    /// Returns the inputs that went to another executor because the chosen one's socket is closed.
     #[must_use]
     pub fn moved(&self) -> u64 {
         self.executors.iter().map(|executor| executor.moved).sum()
     }
 
-    /// Choices that the kernel could not follow.
+    /// Returns the choices that the kernel could not follow.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.executors.iter().map(|executor| executor.failed).sum::<u64>() + self.wrong_index
     }
 
-    /// The share of the busiest executor against an even one: 1 is even, the number of executors is all to one.
+    /// Returns the busiest executor's share relative to an even one: 1 is even; the number of executors means
+    /// one gets everything.
     #[must_use]
     pub fn skew(&self) -> Option<f64> {
         let counts = || self.executors.iter().filter(|e| e.present).map(|e| e.selected);
@@ -324,13 +327,13 @@ pub struct MapInfo {
     pub key_size: u32,
     /// Bytes of a value.
     pub value_size: u32,
-    /// How many values it can hold.
+    /// Maximum number of values.
     pub entries: u32,
     /// Whether it can be mapped into memory.
     pub mappable: bool,
 }
 
-/// What a request brings.
+/// The answer to a request.
 #[allow(clippy::large_enum_variant, reason = "there is one, and it is sent")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
@@ -338,31 +341,31 @@ pub enum Answer {
     Attached(Attachment),
     /// The index of the new executor.
     Executor(u32),
-    /// It is done.
+    /// The request is done.
     Done,
     /// The attachments.
     List(Vec<Attachment>),
-    /// Those that ended by themselves, the last one last.
+    /// Those that ended by themselves, oldest first.
     Ended(Vec<Ended>),
-    /// How one does.
+    /// Statistics of one.
     Stats(Stats),
     /// The maps, whose descriptors come in this order.
     Maps(Vec<MapInfo>),
 }
 
-/// What kind of refusal an [`Error`] is.
+/// The kind of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
-    /// What was asked makes no sense.
+    /// The request is malformed.
     Invalid,
     /// There is no such thing.
     NotFound,
-    /// It is taken.
+    /// It is taken or busy.
     Busy,
-    /// The caller may not.
+    /// The caller lacks the permission.
     Denied,
-    /// This kernel or machine cannot.
+    /// This kernel or machine does not support it.
     Unsupported,
     /// The kernel refused, or a file could not be read or written.
     System,
@@ -374,17 +377,17 @@ pub enum ErrorKind {
 pub struct Error {
     /// What kind of refusal it is.
     pub kind: ErrorKind,
-    /// For people.
+    /// The message for people.
     pub text: String,
 }
 
 impl Error {
-    /// An error of a kind.
+    /// Creates an error of a kind.
     pub fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
 
-    /// A failure of the system, and what it was about.
+    /// Creates an error from a system failure, and what it was about.
     pub fn system(about: impl std::fmt::Display, error: &std::io::Error) -> Self {
         let kind = match error.kind() {
             std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,

@@ -1,8 +1,9 @@
-//! The other half of the policy `token`: who gets how many, and what becomes of those that are left over (Syrup, 5.2.2).
+//! The user-space half of the policy `token`: who gets how many tokens, and what becomes of leftovers (Syrup,
+//! 5.2.2).
 //!
-//! Every epoch the latency-critical users get their tokens anew; what they did not use in the last one is best_effort to the
-//! best-effort user, who may save up a few epochs' worth. The policy takes one for every request and drops what comes
-//! without, so the server works just below saturation whatever the users send.
+//! In every epoch the latency-critical users get new tokens; those unused in the last epoch go to the
+//! best-effort user, who may save up a few epochs' worth. The policy takes one for every request and drops
+//! requests without one, so the server works just below saturation whatever the users send.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,18 +14,18 @@ use heddle_bpf::MapView;
 use heddle_core::Ns;
 use heddle_steer_abi::NativeMap;
 
-/// The map of the policy: word 0 of a user's line are its tokens, 1 what it spent, 2 what it was refused.
+/// The map of the policy. In a user's line, word 0 is its tokens, 1 those it spent, 2 its refused requests.
 pub const USERS: &str = "users";
 /// The paper's epoch.
 pub const EPOCH: Ns = Ns(100_000);
-/// How many epochs' worth of tokens the best-effort user may save up.
+/// How many epochs' worth of tokens the best-effort user may save.
 const SAVED_EPOCHS: u64 = 10;
 
 /// A map whose values are words that several may change: in the kernel, or a policy's in this process.
 pub trait Words: Send + 'static {
-    /// The `word`th 8 bytes of value `index`.
+    /// Returns the `word`th 8 bytes of value `index`.
     fn word(&self, index: usize, word: usize) -> &AtomicU64;
-    /// How many values there are.
+    /// Returns the number of values.
     fn entries(&self) -> usize;
 }
 
@@ -51,24 +52,24 @@ impl Words for NativeMap {
 /// Who gets tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Users and their tokens a second, which nobody can take from them.
+    /// Users and their guaranteed tokens per second.
     pub guaranteed: Vec<(u8, u64)>,
-    /// The user who gets what the others leave over.
+    /// The user who gets the leftovers.
     pub best_effort: Option<u8>,
 }
 
-/// Why tokens cannot be given out.
+/// Why tokens cannot be distributed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SharesError {
     /// The map has no such user.
     #[error("user {0} is not in the map, which has {1} users")]
     NoUser(u8, usize),
-    /// The same user twice.
+    /// A user given twice.
     #[error("user {0} is named twice")]
     Twice(u8),
 }
 
-/// Tokens for users by the time that has passed.
+/// Earns tokens by elapsed time.
 #[derive(Debug)]
 pub struct Refill<M> {
     map: M,
@@ -79,14 +80,14 @@ pub struct Refill<M> {
 #[derive(Debug)]
 struct User {
     index: usize,
-    /// Tokens a second.
+    /// Tokens per second.
     rate: u64,
-    /// Of a token, in units of 1/10^9, that the time so far has not filled.
+    /// The fraction of a token earned so far, in units of 1/10^9.
     rest: u64,
 }
 
 impl User {
-    /// The tokens of `elapsed`.
+    /// Returns the tokens earned in `elapsed`.
     fn earn(&mut self, elapsed: Ns) -> u64 {
         let earned = u128::from(self.rate) * u128::from(elapsed.0) + u128::from(self.rest);
         self.rest = (earned % 1_000_000_000) as u64;
@@ -95,7 +96,7 @@ impl User {
 }
 
 impl<M: Words> Refill<M> {
-    /// For the users in `map`.
+    /// Creates one for the users in `map`.
     ///
     /// # Errors
     /// [`SharesError`].
@@ -115,20 +116,21 @@ impl<M: Words> Refill<M> {
         Ok(Self { map, users, best_effort: shares.best_effort.map(usize::from) })
     }
 
-    /// An epoch of length `elapsed` has passed: new tokens, and the old ones to the best_effort user. How many were best_effort.
+    /// Ends an epoch of length `elapsed`: grants new tokens, and gives the old ones to the best-effort user.
+    /// Returns how many.
     pub fn epoch(&mut self, elapsed: Ns) -> u64 {
         let (mut left, mut earned) = (0, 0);
         for user in &mut self.users {
             let new = user.earn(elapsed);
             let old = self.map.word(user.index, 0).swap(new, Ordering::Relaxed);
-            // A request that finds none takes one for an instant, and gives it back.
+            // A request that finds none takes one for an instant, and returns it.
             left += u64::try_from(old.cast_signed()).unwrap_or(0);
             earned += new;
         }
         self.best_effort.map_or(0, |user| self.share(user, left, earned * SAVED_EPOCHS))
     }
 
-    /// Gives `left` tokens to `user`, who shall not have more than `most`.
+    /// Gives `user` up to `left` tokens, but no more than `most` in total.
     fn share(&self, user: usize, left: u64, most: u64) -> u64 {
         let tokens = self.map.word(user, 0);
         let has = u64::try_from(tokens.load(Ordering::Relaxed).cast_signed()).unwrap_or(0);
@@ -137,14 +139,14 @@ impl<M: Words> Refill<M> {
         share
     }
 
-    /// What `user` has, has spent and was refused.
+    /// Returns the tokens that `user` has, has spent, and was refused.
     #[must_use]
     pub fn account(&self, user: u8) -> [u64; 3] {
         [0, 1, 2].map(|word| self.map.word(user.into(), word).load(Ordering::Relaxed))
     }
 }
 
-/// A thread that gives out tokens, until it is dropped.
+/// A thread that distributes tokens until dropped.
 #[derive(Debug)]
 pub struct Refiller {
     stop: Arc<AtomicBool>,
@@ -152,7 +154,7 @@ pub struct Refiller {
 }
 
 impl Refiller {
-    /// Starts giving out, every `epoch`; an epoch that the thread oversleeps is longer, and earns more.
+    /// Starts distributing, every `epoch`; if the thread oversleeps, the epoch is longer and earns more.
     ///
     /// # Errors
     /// If no thread can be started.

@@ -36,7 +36,7 @@ fn made() -> (NativePolicy, Refill<NativeMap>) {
     (policy, Refill::new(map, &shares).expect("both exist"))
 }
 
-/// How many of `requests` of `user` are served.
+/// Returns how many of `requests` of `user` are served.
 fn send(policy: &mut NativePolicy, user: u8, requests: u32) -> u32 {
     let mut served = 0;
     for _ in 0..requests {

@@ -1,5 +1,5 @@
-//! Executors whose sockets close: what becomes of the inputs that the policy chose them for, and of the attachment. Needs
-//! root and BPF; says so where they are missing.
+//! Executors whose sockets close: the fate of inputs chosen for them, and of the attachment. Needs root and
+//! BPF; otherwise skips, and says so.
 
 #[path = "common/engine.rs"]
 mod common;
@@ -58,7 +58,7 @@ fn remaining_executors_get_the_inputs_of_closed_ones() {
         if policy == "round-robin" {
             assert_eq!(stats.moved(), 20, "every second turn was theirs");
         }
-        // Replacing the policy changes nothing about that.
+        // Replacing the policy does not change that.
         let hash = common::shipped("hash");
         bench.call(Request::Replace { id, policy: hash }, Vec::new()).expect("replaced");
         ask(&sockets, 40);

@@ -1,5 +1,5 @@
-//! What every shipped policy decides: in this process, and in the kernel, where it must be the same. The parts in the
-//! kernel need root and BPF, and say so where those are missing.
+//! The decisions of every shipped policy: in this process, and in the kernel, where they must be the same.
+//! The kernel parts need root and BPF; otherwise they skip, and say so.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use heddle_steer::policy::{Object, pairs, read, set_params, shipped, shipped_nam
 use heddle_steer::{key_hash, native::MAX_EXECUTORS};
 use proptest::prelude::*;
 
-/// Executors of which the test says everything.
+/// Executors whose state the test controls.
 struct ScriptedView {
     executors: u32,
     idle: Vec<bool>,
@@ -61,7 +61,7 @@ fn object(name: &str, params: &str) -> Object {
     object
 }
 
-/// What `policy` decides about payloads one after the other.
+/// Returns what `policy` decides about payloads one after the other.
 fn decide(
     policy: &mut NativePolicy,
     view: &mut ScriptedView,
@@ -253,7 +253,7 @@ proptest! {
     }
 }
 
-/// Whether programs can be loaded here; says why not.
+/// Returns whether programs can be loaded here; prints why not.
 fn can_load(test: &str) -> bool {
     match Trial::load(&object("round-robin", ""), 1) {
         Ok(_) => true,
@@ -313,7 +313,7 @@ impl Both {
     }
 }
 
-/// Requests of both types, of many flows and keys, some of them cut off.
+/// Requests of both types, of many flows and keys, some of them truncated.
 fn traffic() -> Vec<Input> {
     let mut random = Random::new(42);
     let one = |i: u32| {

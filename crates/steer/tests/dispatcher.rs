@@ -1,4 +1,4 @@
-//! One receiver, many workers: requests go where the policy says, none is lost unseen.
+//! One receiver, many workers: requests follow the policy, and none is lost silently.
 
 use std::fs;
 use std::sync::mpsc;
@@ -62,7 +62,7 @@ fn the_policy_sees_which_workers_sleep() {
             sender.send(i).expect("the test listens");
         }
     });
-    // Until it sleeps, any worker is as good.
+    // Until it sleeps, any worker may be chosen.
     let mut sent = 0;
     while dispatcher.send(&mut input(&[]), sent) != Sent::To(1) {
         sent += 1;

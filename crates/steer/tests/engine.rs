@@ -1,4 +1,4 @@
-//! The engine, end to end: real sockets, the real kernel. Needs root and BPF; says so where they are missing.
+//! The engine, end to end: real sockets, the real kernel. Needs root and BPF; otherwise skips, and says so.
 
 #[path = "common/engine.rs"]
 mod common;

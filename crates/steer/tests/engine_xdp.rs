@@ -1,4 +1,5 @@
-//! The engine below sockets: packets of a claimed port, in a network of the test's own. Needs root, BPF and namespaces.
+//! The engine below sockets: packets of a claimed port, in the test's own network. Needs root, BPF and
+//! namespaces.
 
 #[path = "common/engine.rs"]
 mod bench;
@@ -112,7 +113,7 @@ fn a_claim_holds_only_while_its_socket_has_the_port() {
     let Some(net) = net::network(1) else { return };
     let Some(bench) = Bench::new("holders") else { return };
     let selected = |id: u32| bench.stats(id).executors[0].selected;
-    // A socket of datagrams that talks with one peer only: others may have the port at other addresses.
+    // A datagram socket connected to one peer: others may have the port at other addresses.
     let server = net.near.run(|| UdpSocket::bind(("0.0.0.0", 0))).expect("a server");
     let port = server.local_addr().expect("bound").port();
     let id = attached(attach(&bench, Hook::CpuRedirect, &server, near(&[0]))).id;
@@ -128,7 +129,7 @@ fn a_claim_holds_only_while_its_socket_has_the_port() {
     ask(&net, &other, 1);
     assert_eq!(selected(id), 1, "what came before the other's datagram was not steered");
 
-    // A socket of connections that listens no more.
+    // A TCP socket that no longer listens.
     let listener = net.near.run(|| TcpListener::bind((NEAR4, 0))).expect("a server");
     let address = listener.local_addr().expect("bound");
     let id = attached(attach(&bench, Hook::CpuRedirect, &listener, near(&[0]))).id;
@@ -136,7 +137,7 @@ fn a_claim_holds_only_while_its_socket_has_the_port() {
     let before = selected(id);
     assert!(before > 0);
     rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).expect("silent");
-    // The standard library's listeners let others have the address too, unless they listen.
+    // The standard library's listeners share the address with others, unless those listen.
     let next = net.near.run(|| TcpListener::bind(address)).expect("the port is free");
     net.far.run(|| TcpStream::connect(address)).expect("connected");
     assert_eq!(selected(id), before);
@@ -166,7 +167,7 @@ fn users_share_an_interface_whatever_mode_they_request() {
     let given = vec![copy(server.as_fd()), copy(xsk.as_fd())];
     let served = net.near.run(|| io::Result::Ok(engine.serve(Caller { uid: 1000 }, behind, given)));
     attached(served.expect("in the namespace"));
-    // He asked for the place behind the driver, and the next one needs the driver.
+    // The user requested generic mode, and the next one needs the driver.
     let other = net.near.run(|| UdpSocket::bind((NEAR4, 0))).expect("a server");
     let cpus = request(Hook::CpuRedirect, near(&[0]), vec![Role::Claim]);
     let given = vec![copy(other.as_fd())];

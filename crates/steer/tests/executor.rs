@@ -1,4 +1,4 @@
-//! The lines of executors. Needs BPF; says so where it is missing.
+//! The lines of executors. Needs BPF; otherwise skips, and says so.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -82,7 +82,7 @@ fn a_line_names_its_thread_while_the_thread_serves_it() {
     assert_eq!([1, 2].map(|index| line(index).thread()), [None, Some(own)]);
     executor::register(line(2));
     assert_eq!(line(2).thread(), Some(own), "once more the same");
-    // Another takes over, and ends: the line is then nobody's, whatever the first does.
+    // Another takes over, and ends: the line then has no thread, whatever the first does.
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             executor::register(line(2));

@@ -1,4 +1,4 @@
-//! What fails half-way, and what others find then. Real sockets, the real kernel: needs root and BPF.
+//! Failures half-way, and what other processes find then. Real sockets, the real kernel: needs root and BPF.
 
 #[path = "common/engine.rs"]
 mod common;
@@ -10,7 +10,7 @@ use common::{Bench, ask, group, received};
 use heddle_steer::request::{Answer, ErrorKind, Request, Status};
 use heddle_test_support::until;
 
-/// Whether the kernel chooses: one flow goes to one socket.
+/// Returns whether the kernel chooses: one flow goes to one socket.
 fn kernel_chooses(sockets: &[std::net::UdpSocket]) -> bool {
     ask(sockets, 20);
     received(sockets).contains(&20)
@@ -25,7 +25,7 @@ fn until_kernel_chooses(sockets: &[std::net::UdpSocket]) {
 fn a_record_that_cannot_be_written_undoes_the_attachment() {
     let Some(bench) = Bench::new("record") else { return };
     let sockets = group(2, "127.0.0.1:0");
-    // A folder in the record's place: what a full disk does to the rename, and for root too.
+    // A folder in place of the record: fails the rename as a full disk does, and for root too.
     fs::create_dir_all(bench.run.join("1.json/x")).expect("a folder");
     let error = bench.attach("round-robin", &sockets).expect_err("no record");
     assert!(error.text.contains("1.json"), "{error}");
@@ -70,7 +70,7 @@ fn an_id_names_one_attachment_whichever_process_made_it() {
     assert_eq!(numbers, [1, 2, 3]);
     let error = bench.call(Request::Detach { id: 1 }, Vec::new()).expect_err("it has ended");
     assert_eq!(error.kind, ErrorKind::NotFound);
-    // A number that cannot be written down is not given.
+    // An id that cannot be recorded is not assigned.
     fs::remove_file(bench.run.join("last-id")).expect("a number");
     fs::create_dir_all(bench.run.join("last-id/x")).expect("a folder");
     let error = bench.attach("round-robin", &sockets).expect_err("no number");

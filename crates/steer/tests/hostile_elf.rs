@@ -1,5 +1,5 @@
-//! Files and objects that somebody made to do harm: reading, checking and linking them neither panics nor grows, and what
-//! passes the check cannot do more than decide.
+//! Malicious files and objects: reading, checking and linking them neither panics nor grows without bound,
+//! and what passes the check can only decide.
 
 use heddle_steer::policy::{
     Function, Instruction, MAX_FILE, Object, Reference, Target, check, frame, link, read, shipped,
@@ -7,7 +7,7 @@ use heddle_steer::policy::{
 };
 use proptest::prelude::*;
 
-/// Numbers that sizes and offsets are never expected to be.
+/// Numbers unexpected as sizes and offsets.
 const EVIL: [u64; 8] = [0, 1, 7, 0x7fff_ffff, 0xffff_ffff, 1 << 31, u64::MAX - 7, u64::MAX];
 
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ fn policies() -> Vec<&'static [u8]> {
     shipped_names().filter_map(shipped).collect()
 }
 
-/// The bounds that `read` promises, whatever it was given.
+/// The bounds that `read` guarantees for any input.
 fn bounded(object: &Object) {
     let code: usize = object.functions.iter().map(|function| function.code.len()).sum();
     let lines: usize = object.functions.iter().map(|function| function.lines.len()).sum();
@@ -65,8 +65,8 @@ fn bounded(object: &Object) {
     }
 }
 
-/// What a policy that the check accepts becomes in the frame: the frame's own code is untouched, and behind it is nothing
-/// but what policies may do.
+/// An accepted policy in the frame: the frame's own code is untouched, followed only by instructions allowed
+/// to policies.
 fn only_decides(object: &Object) {
     let hook = frame("reuseport");
     let Ok(image) = link(&[&hook, &frame("common"), object]) else { return };
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// Likely ones more often than others, so that some objects pass.
+/// Likely values more often than others, so that some objects pass.
 fn instruction() -> impl Strategy<Value = u64> {
     let likely = vec![0x95, 0xb7, 0x18, 0, 0x85, 0x85 | 1 << 12, 0x05, 0x0f, 0x79, 0x15];
     prop_oneof![
@@ -180,7 +180,7 @@ fn files_not_made_by_clang_are_refused() {
     assert!(read(&own[..own.len().min(MAX_FILE)]).is_err());
 }
 
-/// A section without contents costs its file nothing, and its reader as much as it says it has.
+/// A section without contents costs its file nothing, and its reader as much as its header says.
 #[test]
 fn empty_sections_take_no_memory() {
     let bytes = shipped("round-robin").expect("shipped");

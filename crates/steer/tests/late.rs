@@ -1,4 +1,4 @@
-//! Late binding with real sockets. What needs BPF says so where it is missing.
+//! Late binding with real sockets. Tests that need BPF skip without it, and say so.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -51,8 +51,8 @@ fn a_datagram_that_does_not_fit_is_truncated_and_marked() {
     assert_eq!((got.length, got.truncated), (4, true));
 }
 
-/// A few workers, a few classes, all requests numbered: each is served once, no class is ever in more hands than its limit,
-/// and whoever sleeps is woken for what it may take (else this hangs).
+/// A few workers and classes, all requests numbered: each is served once, no class is ever held by more
+/// workers than its limit, and a sleeping worker is woken for what it may take (otherwise this hangs).
 #[test]
 fn nothing_is_lost_and_no_limit_is_exceeded() {
     const EACH: u32 = 400;
@@ -81,7 +81,7 @@ fn nothing_is_lost_and_no_limit_is_exceeded() {
                 for to in &to {
                     client.send_to(&number.to_ne_bytes(), to).expect("sent");
                 }
-                // The sockets' buffers hold some two hundred, and now and then all workers are to sleep.
+                // The sockets' buffers hold some two hundred, and now and then all workers should sleep.
                 let may_wait = if number % 32 == 0 || number + 1 == EACH { 0 } else { 30 };
                 while served.lock().expect("no panic").len() + may_wait < (number as usize + 1) * 3
                 {
@@ -95,7 +95,7 @@ fn nothing_is_lost_and_no_limit_is_exceeded() {
     }
 }
 
-/// What two workers say and hear in the test below.
+/// The messages of two workers in the test below.
 struct Worker {
     go: mpsc::Sender<()>,
     got: mpsc::Receiver<usize>,
@@ -117,7 +117,7 @@ fn a_limit_keeps_a_worker_free_and_finishing_wakes_a_sleeper() {
                     (start.recv(), puller.receive(&mut [0; 8]).expect("received"))
                 {
                     say.send(got.class).expect("the test listens");
-                    // In hand until the next word.
+                    // Held until the next message.
                     if start.recv().is_err() {
                         return;
                     }
@@ -140,13 +140,13 @@ fn a_limit_keeps_a_worker_free_and_finishing_wakes_a_sleeper() {
         assert_eq!(got(&b), 0);
         go(&b);
         assert_eq!(got(&b), usize::MAX);
-        // `b` pulls again and finds class 1 full; `a` ends and does not pull: `b` must be woken.
+        // `b` pulls again and finds class 1 full; `a` finishes and does not pull: `b` must be woken.
         go(&b);
         go(&a);
         assert_eq!(got(&a), usize::MAX);
         assert_eq!(got(&b), 1);
         classes.stop().expect("stopped");
-        // Their senders go, and so do they.
+        // Dropping their senders ends them.
     });
 }
 

@@ -1,4 +1,4 @@
-//! What policies see of the kernel's sockets. Needs root, BPF and clang; says so where they are missing.
+//! What policies see of the kernel's sockets. Needs root, BPF and clang; otherwise skips, and says so.
 
 #[path = "common/engine.rs"]
 mod bench;
@@ -10,7 +10,7 @@ use heddle_steer::hook::observe::{self, Observed};
 use heddle_steer::hook::reuseport;
 use heddle_steer::policy::{Maps, compile, read};
 
-/// Writes down what it sees of both sockets, and takes the first.
+/// Records what it sees of both sockets, and takes the first.
 const SOURCE: &str = "#include <heddle.h>
 HD_TABLE(seen, u64, 4);
 static u32 schedule(struct hd_in *in)
@@ -24,7 +24,7 @@ static u32 schedule(struct hd_in *in)
 	}
 	return 0;
 }";
-/// The length of a queue that is not there: `bpf/steer/hooks/observe.c`.
+/// The queue length of an absent executor: `bpf/steer/hooks/observe.c`.
 const ABSENT: u64 = 0x7fff_ffff;
 
 #[test]
@@ -55,10 +55,10 @@ fn a_policy_sees_nothing_of_a_closed_socket() {
             |index| u64::from_ne_bytes(at(index).expect("there").try_into().expect("eight"));
         [0, 1, 2, 3].map(number)
     };
-    assert_eq!(seen(&sockets), [0, 0, 0, 0], "nothing waits, and nobody");
+    assert_eq!(seen(&sockets), [0, 0, 0, 0], "nothing waits, and no thread");
     assert_eq!(seen(&sockets), [1, 0, 0, 0]);
     drop(sockets.pop());
-    // Its memory may be anything now, and nobody has told the policy's map.
+    // Its memory may hold anything now, and the policy's map was not updated.
     let others = group(64, "127.0.0.1:0");
     bench::ask(&others, 64);
     assert_eq!(seen(&sockets), [2, ABSENT, 0, 0]);

@@ -1,5 +1,5 @@
-//! What `docs/policies/steer` says is so: every shipped policy has a page with its parameters and defaults, and the index has
-//! its lines of code.
+//! `docs/policies/steer` is accurate: every shipped policy has a page with its parameters and defaults, and
+//! the index has its lines of code.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Mistakes in policies and what is said about them: a small policy each in `tests/policies`. What the compiler and
-//! Heddle's own check find needs no privilege; what the kernel finds needs root, and says so where it is missing.
+//! Mistakes in policies and their explanations: a small policy each in `tests/policies`. Errors of the
+//! compiler and of Heddle's check need no privilege; the kernel's need root, otherwise the tests skip and say
+//! so.
 
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ fn problem(name: &str) -> Problem {
     report.problem.unwrap_or_else(|| panic!("{name} has no problem"))
 }
 
-/// What is said of `name`: on which line it is, and some of the words.
+/// Checks the report on `name`: the line, and some of the words.
 fn says(name: &str, line: u32, words: &[&str]) {
     let problem = problem(name);
     let text = problem.to_string();

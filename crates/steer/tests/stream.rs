@@ -1,4 +1,4 @@
-//! Requests in streams, end to end. Needs BPF and the kernel's types; says so where they are missing.
+//! Requests in streams, end to end. Needs BPF and the kernel's types; otherwise skips, and says so.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ fn sita() -> Object {
     policy("sita", "type-offset=0,scan=3")
 }
 
-/// Whether programs can be loaded here; says so if not.
+/// Returns whether programs can be loaded here; prints why not.
 fn may_load() -> bool {
     let has = capabilities(None).expect("readable").effective;
     let may = has.contains(CapabilitySet::SYS_ADMIN)
@@ -48,14 +48,15 @@ fn message(kind: u8, client: u8, number: u32, filling: usize) -> Vec<u8> {
     let mut payload = vec![kind, client];
     payload.extend(number.to_be_bytes());
     payload.resize(6 + filling, 0xee);
-    // A tag that the client makes up.
+    // A forged tag.
     let mut message = u32::try_from(payload.len()).expect("short").to_be_bytes().to_vec();
     message.extend([0xff; 8]);
     message.extend(payload);
     message
 }
 
-/// A server: an acceptor that also closes what has ended, and workers that answer `[worker][payload's first six bytes]`.
+/// A server: an acceptor that also closes ended connections, and workers that answer `[worker][payload's
+/// first six bytes]`.
 struct Server {
     scheduler: Option<StreamScheduler>,
     connections: Arc<Connections>,
@@ -156,20 +157,20 @@ fn answer(client: &mut TcpStream) -> io::Result<(u8, u8, u8, u32)> {
     Ok((bytes[0], bytes[1], bytes[2], number))
 }
 
-/// How a client cuts what it sends.
+/// How a client fragments its data.
 fn pieces(bytes: &[u8], cut: usize) -> Vec<&[u8]> {
     match cut {
         // All in one, many requests a segment.
         0 => vec![bytes],
         // Byte by byte.
         1 => bytes.chunks(1).collect(),
-        // In sizes that have nothing to do with those of requests.
+        // In sizes unrelated to those of requests.
         n => bytes.chunks(n).collect(),
     }
 }
 
-/// Sends requests, a tenth of them SCANs, and reads the answers: each request is answered once, by a worker that SITA may
-/// choose for it, to the client that sent it.
+/// Sends requests, a tenth of them SCANs, and reads the answers: each request is answered once, by a worker
+/// that SITA may choose for it, to the client that sent it.
 fn converse(mut client: TcpStream, name: u8, requests: u32, cut: usize) {
     let kind = |number: u32| if number.is_multiple_of(10) { SCAN } else { GET };
     let filling = |number: u32| (number as usize * 37) % 300;
@@ -201,7 +202,7 @@ fn all_requests_reach_the_worker_that_the_policy_chose() {
         let mut talks = Vec::new();
         for (name, (cut, requests)) in (0..).zip(plans) {
             let client = server.client();
-            // The first one is accepted after its requests came, the others before.
+            // The first one is accepted after its requests arrived, the others before.
             if name == 0 {
                 talks.push(thread::spawn(move || converse(client, name, requests, cut)));
                 thread::sleep(Duration::from_millis(20));
@@ -285,7 +286,7 @@ fn a_departed_worker_can_be_replaced() {
     assert!(!server.scheduler().remove_worker(0).expect("asked"), "it was");
     server.ends.remove(0);
     assert_eq!(server.workers.remove(0).join().expect("no panic"), 1);
-    // The other goes on; what is for the one that is gone is counted, and stays where it came.
+    // The other continues; requests for the departed one are counted, and stay with their connection.
     client.write_all(&message(SCAN, 1, 1, 0)).expect("sent");
     client.write_all(&message(GET, 1, 2, 0)).expect("sent");
     assert_eq!(answer(&mut client).expect("answered"), (1, GET, 1, 2));
@@ -307,7 +308,7 @@ fn a_policy_is_replaced_while_requests_arrive() {
     let (go, may) = std::sync::mpsc::sync_channel(500);
     let sender = thread::spawn(move || {
         for n in 0..2000 {
-            // Never more on the way than a worker's backlog holds.
+            // Never more in flight than a worker's backlog holds.
             go.send(()).expect("answers are read");
             writer.write_all(&message(GET, 1, n, 20)).expect("sent");
         }
@@ -351,7 +352,7 @@ fn without_a_policy_requests_stay_with_their_connection() {
     assert_eq!(&got[..10], b"no message");
 }
 
-/// A connection to `scheduler`; the client's end, and ours, which is to stay open.
+/// A connection to `scheduler`; the client's end, and ours, which must stay open.
 fn connect(scheduler: &StreamScheduler) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(BOTH[0]).expect("a listener");
     let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
@@ -364,7 +365,7 @@ fn selected(scheduler: &StreamScheduler) -> Vec<u64> {
     scheduler.counts().expect("counted").selected
 }
 
-/// Sends one request and waits until it was decided about.
+/// Sends one request and waits until it has been decided.
 fn decide(scheduler: &StreamScheduler, client: &mut TcpStream) {
     let before: u64 = selected(scheduler).iter().sum();
     client.write_all(&message(GET, 1, 0, 0)).expect("sent");
@@ -384,7 +385,7 @@ fn a_policy_sees_queue_lengths_and_sleeping_workers() {
         scheduler.add_worker(worker.as_fd()).expect("added");
     }
     let (mut client, _connection) = connect(&scheduler);
-    // Nobody reads: the shorter queue gets the next one.
+    // No worker reads: the shorter queue gets the next one.
     (0..6).for_each(|_| decide(&scheduler, &mut client));
     assert_eq!(&selected(&scheduler)[..2], [3, 3]);
 
@@ -394,7 +395,7 @@ fn a_policy_sees_queue_lengths_and_sleeping_workers() {
     let object = read(&compile(file.path()).expect("compiled")).expect("readable");
     scheduler.replace(&object).expect("replaced");
     (0..3).for_each(|_| decide(&scheduler, &mut client));
-    assert_eq!(&selected(&scheduler)[..2], [6, 3], "nobody sleeps on worker 1");
+    assert_eq!(&selected(&scheduler)[..2], [6, 3], "no thread sleeps on worker 1");
     let [_keep, (worker, far)] = pairs;
     let (say, got) = std::sync::mpsc::channel();
     let reader = thread::spawn(move || {
@@ -423,7 +424,7 @@ fn a_worker_that_does_not_read_blocks_no_other_and_takes_no_memory() {
     }
     const MOST: usize = 16 << 20;
     let mut server = Server::new(&sita(), 2, BOTH[0]);
-    // In the place of worker 0, a socket that nobody reads.
+    // Replaces worker 0 by a socket from which no thread reads.
     let (stuck, _far) = worker_socket().expect("a pair");
     assert!(server.scheduler().remove_worker(0).expect("removed"));
     server.scheduler().put_worker(0, stuck.as_fd()).expect("put");
@@ -506,7 +507,7 @@ fn without_privileges_the_error_names_what_is_required() {
         let none = CapabilitySet::empty();
         let mut sets = capabilities(None).expect("readable");
         (sets.effective, sets.permitted, sets.inheritable) = (none, none, none);
-        // The calling thread's only.
+        // Affects only the calling thread.
         set_capabilities(None, sets).expect("dropped");
         StreamScheduler::new(&sita(), FRAMING).map(drop).unwrap_err().to_string()
     });

@@ -1,5 +1,5 @@
-//! Policies of strangers and the kernel's verifier: what passes Heddle's own check and is loaded can only decide. Needs
-//! root and BPF; says so where they are missing.
+//! Untrusted policies and the kernel's verifier: a policy that passes Heddle's own check and is loaded can
+//! only decide. Needs root and BPF; otherwise skips, and says so.
 
 use heddle_steer::hook::reuseport;
 use heddle_steer::hook::xdp::{self, Executors, Mode, PolicyError};
@@ -7,7 +7,7 @@ use heddle_steer::policy::{
     self, Function, LoadError, Maps, Object, Reference, Target, check, read, shipped, shipped_names,
 };
 
-/// The places with a frame of their own.
+/// The hooks with a frame of their own.
 const FRAMES: [&str; 3] = ["reuseport", "xdp_cpu", "xdp_xsk"];
 
 fn load(frame: &str, object: &Object) -> Result<(), LoadError> {
@@ -121,7 +121,7 @@ fn a_policy_that_passes_the_check_cannot_escape() {
         let code = vec![op(0x79, 0, register, 0, 0), ZERO, EXIT];
         refused("what its caller left in registers", code, vec![]);
     }
-    refused("stack that nobody wrote", vec![op(0x79, 0, 10, -8, 0), EXIT], vec![]);
+    refused("uninitialised stack", vec![op(0x79, 0, 10, -8, 0), EXIT], vec![]);
     refused("the stack of its caller", vec![op(0x79, 0, 10, 8, 0), EXIT], vec![]);
     let load = |to| [op(0x18, to, 0, 0, 0), 0];
     let store = |from| [load(2).as_slice(), &[op(0x7b, 2, from, 0, 0), ZERO, EXIT]].concat();
@@ -136,8 +136,8 @@ fn a_policy_that_passes_the_check_cannot_escape() {
     refused("a loop without an end", vec![ZERO, op(0x05, 0, 0, -2, 0), EXIT], vec![]);
 }
 
-/// The observer reads the kernel's memory, and a policy that asks it is loaded with the right to do so. It may do no more
-/// than any other all the same.
+/// The observer reads kernel memory, and a policy that uses it is loaded with that privilege. It may still do
+/// no more than any other.
 #[test]
 fn reading_sockets_gives_a_policy_no_rights() {
     if !privileged("verifying policies that observe") {
@@ -153,7 +153,7 @@ fn reading_sockets_gives_a_policy_no_rights() {
     assert!(matches!(error, LoadError::Refused(_)), "{error}");
 }
 
-/// After a load the thread may do again what it could before.
+/// After a load the thread has its former privileges.
 #[test]
 fn capabilities_are_restored() {
     if !privileged("loading") {
@@ -164,7 +164,7 @@ fn capabilities_are_restored() {
     assert_eq!(rustix::thread::capabilities(None).expect("readable"), before);
 }
 
-/// Reads a byte of a table at an index that comes in the packet.
+/// Reads a byte of a table at an index taken from the packet.
 const UNPRIVILEGED_INDEX: &str = "#include <heddle.h>
 struct row { u8 cells[4096]; };
 HD_TABLE(table, struct row, 1);

@@ -1,4 +1,4 @@
-//! CPU Redirect: packets to the CPUs that carry them through the network stack.
+//! CPU Redirect: packets to the CPUs that process them in the network stack.
 
 #[path = "common/net.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! The root of an interface: who may be there, who finds it again, and what is left when it goes.
+//! The root of an interface: attaching, recovering and removing it.
 
 #[path = "common/net.rs"]
 mod common;
@@ -27,7 +27,7 @@ fn is_bare(net: &Pair) -> bool {
 
 const RUN: &str = "/run/heddle-test-xdp";
 
-/// A folder of a BPF file system that goes away.
+/// A temporary folder on a BPF file system.
 struct Pins(PathBuf);
 
 impl Pins {
@@ -41,14 +41,14 @@ impl Pins {
 impl Drop for Pins {
     fn drop(&mut self) {
         let _ = Root::unpin(&self.0);
-        // The folders, when nothing of another test is in them.
+        // Removes the folders, if no other test uses them.
         for folder in self.0.ancestors().take(2).chain([std::path::Path::new(RUN)]) {
             let _ = std::fs::remove_dir(folder);
         }
     }
 }
 
-/// A BPF file system of one's own.
+/// A private BPF file system.
 struct Mounted(tempfile::TempDir);
 
 impl Mounted {
@@ -80,7 +80,7 @@ fn a_root_is_removed_with_its_last_owner() {
 #[test]
 fn a_second_program_is_refused_naming_the_first() {
     let Some(net) = network(1) else { return };
-    // Somebody else's, attached as others do it: without a link.
+    // Another user's, attached as is usual: without a link.
     let pass = [0x0000_0002_0000_00b7, 0x95];
     let spec = ProgramSpec { name: "their_filter", kind: ProgramKind::Xdp, instructions: &pass };
     let theirs = Program::load(&spec).unwrap();
@@ -128,13 +128,13 @@ fn a_pinned_root_is_recovered_whole_and_removed_without_a_trace() {
     assert_eq!(claims(&root.maps).unwrap(), [(udp(NEAR4, 80), 5)]);
     assert!(take_policy(&root.maps, 5).unwrap(), "the policy outlived who put it there");
 
-    // As long as the root is held or pinned it is on the interface.
+    // It is on the interface as long as the root is held or pinned.
     Root::unpin(&folder).unwrap();
     assert!(!is_bare(&net) && !folder.exists());
     drop(root);
     until("an interface without a program", || is_bare(&net));
 
-    // A root that is detached, or whose interface is gone, is none.
+    // A root that is detached, or whose interface is gone, is not recovered.
     let root = Root::attach(&near(&net), None).unwrap();
     root.pin(&folder).unwrap();
     root.detach().unwrap();
@@ -144,7 +144,7 @@ fn a_pinned_root_is_recovered_whole_and_removed_without_a_trace() {
     assert!(Root::open(&folder).unwrap().is_none() && !folder.exists());
 }
 
-/// The other half of the test below, in a process of its own.
+/// The other half of the test below, in a separate process.
 #[test]
 #[ignore = "a part of another test"]
 fn holds_a_root_until_killed() {
@@ -153,7 +153,7 @@ fn holds_a_root_until_killed() {
     let interface = heddle_steer::hook::xdp::Interface::by_name(NEAR, Some(namespace)).unwrap();
     let _root = Root::attach(&interface, None).unwrap();
     loop {
-        // It may return for no reason.
+        // It may return spuriously.
         std::thread::park();
     }
 }

@@ -92,8 +92,8 @@ fn every_frame_arrives_whole_and_once_on_its_queues_socket() {
             }
             seen.iter().map(Vec::len).sum::<usize>() >= (EACH * QUEUES) as usize
         });
-        // Each socket has all of one queue, in order, and nothing else. Which number the receiver gives to a queue is the
-        // driver's business.
+        // Each socket has all of one queue, in order, and nothing else. The driver decides which number the
+        // receiver gives to a queue.
         let mut queues: Vec<u32> = Vec::new();
         for frames in &seen {
             let words = |frame: &Vec<u8>| {
@@ -125,7 +125,7 @@ fn tags_options_and_extensions_are_skipped() {
         let Some(mut steered) = Steered::one_executor(mode) else { return };
         for six in [false, true] {
             let plain = Packet::new(six, PORT, b"some payload of a datagram");
-            // Generic XDP sees a frame whose one tag the kernel has not yet taken off.
+            // Generic XDP sees a frame whose one tag the kernel has not yet removed.
             for tags in [vec![], vec![(0x8100, 7)], vec![(0x88a8, 7), (0x8100, 8)]] {
                 let packet = Packet { tags, ..plain.clone() };
                 steered.send(0, &packet);
@@ -156,7 +156,7 @@ fn other_ports_protocols_and_fragments_pass_to_the_kernel() {
             steered.send(0, &Packet::new(six, PORT + 1, b"not claimed"));
             assert_eq!(socket.recv(&mut bytes).unwrap(), 11, "{mode}");
         }
-        // A datagram in pieces: no piece goes to the program, and the kernel puts them together.
+        // A fragmented datagram: no fragment goes to the program, and the kernel reassembles them.
         let whole = vec![7; 3000];
         let client = steered.net.far.run(|| UdpSocket::bind((heddle_netns::FAR4, 0))).unwrap();
         client.send_to(&whole, (NEAR4, PORT)).unwrap();
@@ -165,7 +165,7 @@ fn other_ports_protocols_and_fragments_pass_to_the_kernel() {
         steered.send(0, &Packet { fragment: 0x0008, ..Packet::new(false, PORT, &[1; 64]) });
         steered.send(0, &Packet { fragment: 1, ..Packet::new(true, PORT, &[1; 64]) });
         steered.send(0, &Packet { protocol: 6, ..Packet::new(false, PORT, &[]) });
-        // Behind all of these comes one that is claimed, and it is the only one.
+        // After all of these comes one that is claimed, and it is the only one.
         let last = Packet::new(false, PORT, b"claimed");
         steered.send(0, &last);
         steered.expect(0, &last);
@@ -203,7 +203,7 @@ fn a_socket_that_closes_leaves_its_packets_to_the_kernel() {
     steered.sockets.clear();
     let packet = Packet::new(false, PORT, b"hello");
     let mut bytes = [0; 64];
-    // The kernel empties the entry when the socket has gone, which takes it a moment.
+    // The kernel empties the entry once the socket has gone, which takes a moment.
     until("a packet at the kernel's socket", || {
         steered.send(0, &packet);
         server.recv(&mut bytes).is_ok()
@@ -226,7 +226,7 @@ fn a_forwarded_frame_comes_back_as_modified() {
     let client = net.far.run(|| UdpSocket::bind((heddle_netns::FAR4, 0))).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut bytes = [0; 64];
-    // More than there are frames, so that they are used again.
+    // More than there are frames, so that they are reused.
     for number in 0..2000_u32 {
         client.send_to(&number.to_ne_bytes(), (NEAR4, PORT)).unwrap();
         let mut count = 0;
@@ -241,7 +241,7 @@ fn a_forwarded_frame_comes_back_as_modified() {
     assert_eq!(socket.counters().unwrap(), heddle_bpf::xsk::Counters::default());
 }
 
-/// Ethernet addresses, IPv4 addresses and ports change places; that leaves the checksums as they are.
+/// Ethernet addresses, IPv4 addresses and ports are swapped; that leaves the checksums unchanged.
 fn echo(frame: &mut heddle_bpf::xsk::Frame<'_>) -> heddle_bpf::xsk::Then {
     let bytes = frame.bytes_mut();
     for (a, b, length) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
@@ -269,7 +269,7 @@ fn a_policy_chooses_among_the_sockets_of_a_queue() {
                 put_socket(&steered.maps, executor, queue, socket.as_fd()).unwrap();
             }
         }
-        // The key of the policy is eight bytes at 24 of the payload, and says who should get it.
+        // The key of the policy is eight bytes at offset 24 of the payload, and determines the executor.
         let key = |frame: &[u8]| <[u8; 8]>::try_from(&frame[42 + 24..42 + 32]).unwrap();
         let mut seen = vec![0; EXECUTORS as usize];
         let mut take = |queues: &mut Vec<Vec<XdpSocket>>| {

@@ -1,4 +1,4 @@
-//! heddled with a state of its own, servers to steer, and users without rights.
+//! heddled with its own state, servers to steer, and unprivileged users.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::fs;
@@ -23,11 +23,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub const NOBODY: u32 = 65534;
 pub const EXE: &str = env!("CARGO_BIN_EXE_heddled");
-/// Names the socket of the daemon to a test that runs as nobody.
+/// The environment variable that gives the daemon's socket to a test that runs as another user.
 pub const SOCKET: &str = "HEDDLE_TEST_SOCKET";
 const LONG: Duration = Duration::from_secs(60);
 
-/// 800 random numbers, without a loop: what the verifier tries of a stranger's loops is short.
+/// 800 random numbers, without a loop: the verifier explores only few iterations of an unprivileged loop.
 pub const SLOW: &str = "
 #define ONE sum += hd_random();
 #define TEN ONE ONE ONE ONE ONE ONE ONE ONE ONE ONE
@@ -39,7 +39,7 @@ static u32 schedule(struct hd_in *in)
     return sum % hd_executors();
 }";
 
-/// Whether these tests can run here; says so if not.
+/// Returns whether these tests can run here; prints the reason if not.
 pub fn able() -> bool {
     let root = rustix::process::geteuid().is_root();
     let bpf = State::at("/run", "/sys/fs/bpf/heddle-test").prepare();
@@ -51,7 +51,7 @@ pub fn able() -> bool {
     false
 }
 
-/// heddled, which ends with the test.
+/// heddled, stopped when the test ends.
 pub struct Daemon {
     folder: PathBuf,
     pins: PathBuf,
@@ -67,7 +67,7 @@ impl Daemon {
         daemon
     }
 
-    /// One that runs under another program: `prlimit --nofile=1024`.
+    /// Starts one under another program: `prlimit --nofile=1024`.
     pub fn under(under: &[&str], arguments: &[&str]) -> Self {
         let mut daemon = Self::new(arguments);
         daemon.under = under.iter().map(ToString::to_string).collect();
@@ -75,7 +75,7 @@ impl Daemon {
         daemon
     }
 
-    /// One that does not run yet.
+    /// Prepares one without starting it.
     pub fn new(arguments: &[&str]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (pid, n) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -94,13 +94,13 @@ impl Daemon {
         Self { folder, pins, arguments, under: Vec::new(), child: None }
     }
 
-    /// Starts it, with the state that is there.
+    /// Starts it on the existing state.
     pub fn again(&mut self) {
         self.spawn();
         until("heddled listens", || Connection::open(&self.socket()).is_ok());
     }
 
-    /// Starts it, and does not wait.
+    /// Starts it without waiting.
     pub fn spawn(&mut self) {
         let log = fs::File::options().create(true).append(true).open(self.folder.join("log"));
         let command = [&self.under[..], &[EXE.to_owned()], &self.arguments[..]].concat();
@@ -109,17 +109,17 @@ impl Daemon {
         self.child = Some(started.spawn().expect("heddled starts"));
     }
 
-    /// Waits for its end; whether that was a success.
+    /// Waits for its exit; returns whether it succeeded.
     pub fn ended(&mut self) -> bool {
         self.child.take().expect("it runs").wait().expect("ended").success()
     }
 
-    /// The folder of its records.
+    /// Returns the folder of its records.
     pub fn run(&self) -> PathBuf {
         self.folder.join("run")
     }
 
-    /// The folder of its pins.
+    /// Returns the folder of its pins.
     pub fn pins(&self) -> &Path {
         &self.pins
     }
@@ -140,12 +140,12 @@ impl Daemon {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// From now on it runs under another program, or under none.
+    /// From now on runs it under another program, or under none.
     pub fn set_under(&mut self, under: &[String]) {
         self.under = under.to_vec();
     }
 
-    /// Whether it runs; if it has ended, it is forgotten.
+    /// Returns whether it runs; forgets it if it has exited.
     pub fn lives(&mut self) -> bool {
         let Some(child) = &mut self.child else { return false };
         let lives = matches!(child.try_wait(), Ok(None));
@@ -171,7 +171,7 @@ impl Daemon {
         kill_process(pid, signal).expect("signalled");
     }
 
-    /// Ends it by `signal`, and waits for no more than its lock: something of it may never end.
+    /// Stops it with `signal`, and waits only for its lock: part of it may never end.
     pub fn leave(&mut self, signal: Signal) {
         self.signal(signal);
         self.child = None;
@@ -257,7 +257,7 @@ pub fn compiled(source: &str) -> Policy {
     heddle_steer::client::policy_of(&file.display().to_string()).expect("it compiles")
 }
 
-/// Sends `n` datagrams of one flow and says how many each socket got.
+/// Sends `n` datagrams of one flow and returns how many each socket got.
 pub fn traffic(sockets: &[UdpSocket], n: usize) -> Vec<usize> {
     let to = sockets[0].local_addr().expect("bound");
     let client = UdpSocket::bind((to.ip(), 0)).expect("a client");
@@ -269,7 +269,7 @@ pub fn traffic(sockets: &[UdpSocket], n: usize) -> Vec<usize> {
     counts
 }
 
-/// What any other does with heddled, and it is done.
+/// Checks that another user's requests are served.
 pub fn others_are_served(daemon: &Daemon) {
     let sockets = group(2, "127.0.0.1:0");
     let id = attach(&daemon.steering(), "round-robin", &sockets).expect("attached").id;
@@ -285,7 +285,7 @@ pub fn received(sockets: &[UdpSocket], counts: &mut [usize]) {
     }
 }
 
-/// Runs the ignored test `name` of this program as user nobody.
+/// Runs the ignored test `name` of this program as user [`NOBODY`].
 pub fn as_nobody(name: &str, socket: &Path, variables: &[(&str, String)]) -> Child {
     as_user(NOBODY, name, socket, variables)
 }
@@ -308,7 +308,7 @@ fn test_of(uid: u32, name: &str, socket: &Path) -> Command {
     command
 }
 
-/// Starts an ignored test of this program as nobody, and waits until it says "now".
+/// Starts an ignored test of this program as user [`NOBODY`], and waits until it prints "now".
 pub fn start_as_nobody(name: &str, daemon: &Daemon, given: &[(&str, String)]) -> Child {
     let mut child = as_nobody(name, &daemon.socket(), given);
     let out = BufReader::new(child.stdout.take().expect("piped"));
@@ -316,13 +316,13 @@ pub fn start_as_nobody(name: &str, daemon: &Daemon, given: &[(&str, String)]) ->
     child
 }
 
-/// Ends a process that goes on.
+/// Ends a process that runs on.
 pub fn end(mut child: Child) {
     child.kill().expect("killed");
     child.wait().expect("ended");
 }
 
-/// What nobody's test said; it must have passed.
+/// Returns the output of the child test, which must have passed.
 pub fn passed(child: Child) -> String {
     let Output { status, stdout, stderr } = child.wait_with_output().expect("ended");
     let text = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
@@ -330,7 +330,7 @@ pub fn passed(child: Child) -> String {
     text
 }
 
-/// In a test that runs as nobody: the daemon. `None` if somebody runs all ignored tests by hand.
+/// Connects to the daemon, in a test that runs as user [`NOBODY`]. `None` if all ignored tests are run by hand.
 pub fn steering_of_nobody() -> Option<Steering> {
     steering_of_user(NOBODY)
 }

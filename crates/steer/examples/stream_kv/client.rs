@@ -1,4 +1,4 @@
-//! A client that sends on without waiting, at its own pace, and times the answers.
+//! An open-loop client: sends at its own pace and times the answers.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use crate::{GET, SCAN};
 
 const REQUESTS: u32 = 1000;
-/// One in so many is a SCAN.
+/// One request in this many is a SCAN.
 const SCAN_EVERY: u32 = 100;
 const PACE: Duration = Duration::from_millis(4);
 
-/// From when a request was to be sent until its answer was read.
+/// Latencies from the intended send time to reading the answer.
 #[derive(Default)]
 pub struct Latencies {
     gets: Vec<Duration>,
@@ -70,13 +70,13 @@ fn send_all(writer: &mut TcpStream, begin: Instant, seed: u32) -> io::Result<()>
         thread::sleep((begin + PACE * number).saturating_duration_since(Instant::now()));
         let payload = [&[kind(number, seed)], &number.to_be_bytes()[..], b"key"].concat();
         let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-        // Eight bytes of tag, which Heddle fills in.
+        // The eight-byte tag, which Heddle fills in.
         writer.write_all(&[&length[..], &[0; 8], &payload].concat())?;
     }
     Ok(())
 }
 
-/// Reads an answer; to which request.
+/// Reads an answer and returns the number of its request.
 fn answer(stream: &mut TcpStream) -> io::Result<u32> {
     let mut head = [0; 8];
     stream.read_exact(&mut head)?;

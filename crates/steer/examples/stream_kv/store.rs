@@ -1,4 +1,4 @@
-//! The workers' side: reads whole requests from its own socket, answers by their tags.
+//! The workers' side: reads whole requests from its own socket and answers by their tags.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use heddle_steer::hook::stream::{Connections, Requests};
 
 use crate::{FRAMING, SCAN};
 
-/// What a request takes. A sleep, so that workers do not contend for the CPUs of a small machine.
+/// Service time. Simulated by a sleep, so that workers do not contend for the CPUs of a small machine.
 const GET_TAKES: Duration = Duration::from_micros(500);
 const SCAN_TAKES: Duration = Duration::from_millis(30);
 
@@ -25,10 +25,10 @@ impl Store {
     pub fn serve(&self, socket: OwnedFd, connections: &Connections) -> io::Result<()> {
         let mut requests = Requests::new(socket, FRAMING);
         while let Some(request) = requests.receive()? {
-            // A hostile client can send anything that is framed well.
+            // A hostile client can send any payload that is framed correctly.
             if let Some((kind, number, key)) = parse(request.payload) {
                 let value = self.look_up(kind, key);
-                // False if the client is gone meanwhile: nobody else is to be told.
+                // False if the client has gone: no one is left to answer.
                 connections.answer(request.tag, &answer(number, &value));
             }
         }
@@ -47,7 +47,7 @@ fn parse(payload: &[u8]) -> Option<(u8, [u8; 4], &[u8])> {
     Some((*kind, *number, key))
 }
 
-/// `[length: 4][number: 4][value]`: answers come as they are ready, so they say to what.
+/// `[length: 4][number: 4][value]`: answers are sent as they are ready, so each names its request.
 fn answer(number: [u8; 4], value: &[u8]) -> Vec<u8> {
     let length = u32::try_from(number.len() + value.len()).expect("short");
     [&length.to_be_bytes()[..], &number, value].concat()

@@ -10,7 +10,7 @@ use super::wire::{Call, Reply, receive, send};
 use crate::engine::Served;
 use crate::request::{Answer, Error, ErrorKind, Request};
 
-/// How long heddled may take: it waits for others, for the verifier and for the kernel to let sockets go.
+/// How long heddled may take: it waits for other requests, the verifier, and the kernel's release of sockets.
 const ANSWER: Duration = Duration::from_secs(60);
 const SEND: Duration = Duration::from_secs(10);
 
@@ -24,16 +24,16 @@ impl Connection {
     /// Connects to the socket at `path`.
     ///
     /// # Errors
-    /// The kernel's: `NotFound` and `ConnectionRefused` if nobody listens there, `PermissionDenied` if the caller may
-    /// not connect.
+    /// The kernel's: `NotFound` and `ConnectionRefused` if no daemon listens there, `PermissionDenied` if the
+    /// caller is not allowed to connect.
     pub fn open(path: &Path) -> io::Result<Self> {
         UnixStream::connect(path).map(|socket| Self { socket })
     }
 
-    /// Has `request` done.
+    /// Sends `request` and returns the answer.
     ///
     /// # Errors
-    /// What heddled refused, or that it does not answer. An attachment that this does not return is not there.
+    /// What heddled refused, or that it does not answer. If this returns an error, nothing stays attached.
     pub fn call(&self, request: Request, fds: &[OwnedFd]) -> Served {
         let (answer, fds) = self.say(&Call::Ask(request), fds)?;
         if matches!(answer, Answer::Attached(_)) {
@@ -44,7 +44,7 @@ impl Connection {
 
     fn say(&self, call: &Call, fds: &[OwnedFd]) -> Served {
         let sent = send(&self.socket, call, fds, SEND);
-        // Who refuses a connection says why and does not wait for what we say.
+        // A server that refuses the connection sends the reason without reading our request.
         match receive::<Reply>(&self.socket, ANSWER) {
             Ok(Some((reply, fds))) => Ok((reply?, fds)),
             Ok(None) => sent.and(Err(gone())),

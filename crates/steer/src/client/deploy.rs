@@ -1,4 +1,4 @@
-//! What it takes to deploy a policy, from a program's point of view.
+//! Everything needed to deploy a policy, from a program's point of view.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::policy::{CompileError, compile, pairs, split_params};
 use crate::process::command;
 use crate::request::{Error, ErrorKind, PacketTarget, Policy, Request, Role};
 
-/// A policy and what it is to steer, to be handed to [`super::Steering::attach`].
+/// A policy and what it steers, for [`super::Steering::attach`].
 #[derive(Debug)]
 pub struct Deployment {
     policy: Policy,
@@ -19,13 +19,13 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// `policy` at `hook`, for this process.
+    /// Deploys `policy` at `hook` for this process.
     #[must_use]
     pub fn new(policy: Policy, hook: Hook) -> Self {
         Self { policy, hook, below: None, pid: std::process::id(), given: Vec::new() }
     }
 
-    /// One more executor: the next index.
+    /// Adds an executor at the next index.
     #[must_use]
     pub fn executor(self, label: impl Into<String>, fd: OwnedFd) -> Self {
         let is_executor = |(role, _): &&(Role, OwnedFd)| matches!(role, Role::Executor { .. });
@@ -35,26 +35,26 @@ impl Deployment {
         self.with(role, fd)
     }
 
-    /// A descriptor in another role.
+    /// Adds a descriptor in another role.
     #[must_use]
     pub fn with(mut self, role: Role, fd: OwnedFd) -> Self {
         self.given.push((role, fd));
         self
     }
 
-    /// `map`, of another attachment, in the place of the one that the policy declares as `name`.
+    /// Uses `map`, of another attachment, instead of the map that the policy declares as `name`.
     #[must_use]
     pub fn share(self, name: impl Into<String>, map: OwnedFd) -> Self {
         self.with(Role::Map { name: name.into() }, map)
     }
 
-    /// Where packets are met, for hooks below sockets.
+    /// Sets where packets are intercepted, for hooks below sockets.
     #[must_use]
     pub fn below(self, below: PacketTarget) -> Self {
         Self { below: Some(below), ..self }
     }
 
-    /// The process that is steered, if it is not this one.
+    /// Sets the process that is steered, if it is not this one.
     #[must_use]
     pub fn process(self, pid: u32) -> Self {
         Self { pid, ..self }
@@ -63,13 +63,14 @@ impl Deployment {
     pub(super) fn request(self) -> (Request, Vec<OwnedFd>) {
         let (roles, fds) = self.given.into_iter().unzip();
         let Self { policy, hook, below, pid, .. } = self;
-        // For people, who read no more of it.
+        // For display only, so it is truncated.
         let command = command(pid).chars().take(256).collect();
         (Request::Attach { policy, hook, below, pid, command, roles }, fds)
     }
 }
 
-/// The policy that a text means: `sita`, `sita:scan=2`, or a file, `./mine.c` (compiled here, as this user) or `mine.o`.
+/// Resolves the text of a policy: `sita`, `sita:scan=2`, or a file, `./mine.c` (compiled here, as this user)
+/// or `mine.o`.
 ///
 /// # Errors
 /// If the file cannot be read or does not compile.
@@ -91,7 +92,7 @@ pub fn policy_of(text: &str) -> Result<Policy, Error> {
     Ok(Policy { name, parameters, object })
 }
 
-/// The compiler's words name the lines of the file, but not always the file.
+/// The compiler's messages name lines of the file, but not always the file.
 fn not_compiled(file: &str, error: &CompileError) -> Error {
     let text = match error {
         CompileError::Rejected(_) => format!("{file} does not compile:\n{error}"),

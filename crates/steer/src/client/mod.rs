@@ -1,4 +1,4 @@
-//! Asking for steering, whoever does it: heddled, through its socket, or, for root without it, this very process.
+//! The client of steering: served by heddled, through its socket, or, for root without it, by this process.
 //!
 //! ```no_run
 //! use heddle_steer::client::Steering;
@@ -30,12 +30,12 @@ use crate::request::{
     Answer, Attachment, Ended, Error, ErrorKind, MapInfo, Policy, Request, Stats,
 };
 
-/// Where heddled listens, if [`SOCKET_VARIABLE`] does not say otherwise.
+/// Heddled's default socket, unless [`SOCKET_VARIABLE`] names another.
 pub const SOCKET: &str = "/run/heddle/heddled.sock";
 /// The environment variable that names another socket.
 pub const SOCKET_VARIABLE: &str = "HEDDLE_SOCKET";
 
-/// Where heddled is looked for: where [`SOCKET_VARIABLE`] says, or at [`SOCKET`].
+/// Returns the path of heddled's socket: [`SOCKET_VARIABLE`], or [`SOCKET`].
 #[must_use]
 pub fn socket() -> PathBuf {
     named_socket().unwrap_or_else(|| SOCKET.into())
@@ -51,16 +51,17 @@ pub struct Steering {
 }
 
 enum Route {
-    /// A connection for each request: heddled may be restarted between two.
+    /// Opens a connection per request: heddled may be restarted between two.
     Daemon(PathBuf),
     Direct(Box<Engine>),
 }
 
 impl Steering {
-    /// heddled if it is there; else, for root, an engine in this process. `direct` asks for that at once.
+    /// Connects to heddled if it runs; otherwise, for root, starts an engine in this process. `direct` skips
+    /// heddled.
     ///
     /// # Errors
-    /// If there is neither; the text says what to do.
+    /// If neither is possible; the text says what to do.
     pub fn open(direct: bool) -> Result<Self, Error> {
         if direct {
             return Self::direct();
@@ -75,13 +76,13 @@ impl Steering {
         }
     }
 
-    /// The heddled that listens at `path`.
+    /// Uses the heddled that listens at `path`.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { way: Route::Daemon(path.into()) }
     }
 
-    /// `engine`, in this process.
+    /// Uses `engine`, in this process.
     #[must_use]
     pub fn with(engine: Engine) -> Self {
         Self { way: Route::Direct(Box::new(engine)) }
@@ -94,7 +95,7 @@ impl Steering {
         Engine::direct().map(Self::with)
     }
 
-    /// Has `request` done.
+    /// Serves `request`.
     ///
     /// # Errors
     /// What was refused, and what to do.
@@ -124,10 +125,10 @@ impl Steering {
         }
     }
 
-    /// Puts another policy in the place of an attachment's.
+    /// Replaces the policy of an attachment.
     ///
     /// # Errors
-    /// As [`Self::serve`]; the old policy decides then.
+    /// As [`Self::serve`]; the old policy then stays in force.
     pub fn replace(&self, id: u32, policy: Policy) -> Result<(), Error> {
         self.done(Request::Replace { id, policy }, Vec::new())
     }
@@ -140,7 +141,7 @@ impl Steering {
         self.done(Request::Detach { id }, sockets)
     }
 
-    /// Makes `fd` an executor of an attachment: its index.
+    /// Makes `fd` an executor of an attachment and returns its index.
     ///
     /// # Errors
     /// As [`Self::serve`].
@@ -157,7 +158,7 @@ impl Steering {
         }
     }
 
-    /// The attachments that the caller may see.
+    /// Returns the attachments that the caller may see.
     ///
     /// # Errors
     /// As [`Self::serve`].
@@ -173,7 +174,7 @@ impl Steering {
         }
     }
 
-    /// The caller's attachments that ended by themselves, the last one last.
+    /// Returns the caller's attachments that ended by themselves, oldest first.
     ///
     /// # Errors
     /// As [`Self::serve`].
@@ -184,7 +185,7 @@ impl Steering {
         }
     }
 
-    /// How an attachment does; `sample_ms` as in [`Request::Stats`].
+    /// Returns statistics of an attachment; `sample_ms` as in [`Request::Stats`].
     ///
     /// # Errors
     /// As [`Self::serve`].
@@ -195,7 +196,7 @@ impl Steering {
         }
     }
 
-    /// The maps of an attachment, with a descriptor each.
+    /// Returns the maps of an attachment, each with a descriptor.
     ///
     /// # Errors
     /// As [`Self::serve`].
@@ -208,10 +209,10 @@ impl Steering {
         }
     }
 
-    /// One map of an attachment.
+    /// Returns one map of an attachment.
     ///
     /// # Errors
-    /// `NotFound`, with the names that there are; or as [`Self::serve`].
+    /// `NotFound`, listing the existing names; or as [`Self::serve`].
     pub fn map(&self, id: u32, name: &str) -> Result<(MapInfo, OwnedFd), Error> {
         let maps = self.maps(id)?;
         let names: Vec<String> = maps.iter().map(|(info, _)| info.name.clone()).collect();
@@ -221,7 +222,8 @@ impl Steering {
         })
     }
 
-    /// A handle on the line of executor `index` of an attachment, to say in it what the executor does.
+    /// Returns a handle to the line of executor `index` of an attachment, for reporting what the executor
+    /// does.
     ///
     /// # Errors
     /// `Invalid` if there is no such executor; or as [`Self::map`].
@@ -257,13 +259,14 @@ fn unreachable(path: &Path, error: &io::Error) -> Error {
         io::ErrorKind::PermissionDenied => Error::new(
             ErrorKind::Denied,
             format!(
-                "{path} is not for your user: join the group that the socket belongs to (`ls -l {path}`), or run this as root"
+                "your user may not connect to {path}: join the group that owns the socket (`ls -l \
+                 {path}`), or run this as root"
             ),
         ),
         _ if is_not_listening(error) => Error::new(
             ErrorKind::NotFound,
             format!(
-                "nobody listens at {path}: start heddled (systemctl start heddled), or run this as root"
+                "no daemon listens at {path}: start heddled (systemctl start heddled), or run this as root"
             ),
         ),
         _ => Error::system(format!("cannot connect to {path}"), error),

@@ -1,5 +1,6 @@
-//! How messages look between a client and heddled: eight bytes of header (`HDS`, the version, the length), then JSON.
-//! Descriptors travel with the header (SCM_RIGHTS). Both sides bound what they take: bytes, descriptors and time.
+//! The message format between client and heddled: an eight-byte header (`HDS`, the version, the length), then
+//! JSON. Descriptors travel with the header (SCM_RIGHTS). Both sides bound the bytes, descriptors and time
+//! they accept.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,28 +16,29 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::request::{Answer, Error, ErrorKind, ROLES, Request};
 
-/// The version of what is spoken. Another one is refused, in words.
+/// The protocol version. Others are refused with a message.
 pub const VERSION: u8 = 2;
-/// Bytes of a message: the largest policy, of which each byte takes up to four, fits.
+/// Maximum bytes of a message: enough for the largest policy, each byte of which takes up to four.
 pub const MAX_MESSAGE: usize = 4 << 20;
-/// Descriptors with a message.
+/// Maximum descriptors in a message.
 pub const MAX_FDS: usize = ROLES;
 
 const MAGIC: [u8; 3] = *b"HDS";
 const HEADER: usize = 8;
-/// What is taken into memory before more of a message has come.
+/// Bytes allocated before more of a message has arrived.
 const PIECE: usize = 64 << 10;
 
-/// What a client says.
+/// A message from the client.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Call {
-    /// Do this.
+    /// Serve this request.
     Ask(Request),
-    /// The answer has arrived: what was attached may stay. A client that dies before it says so leaves nothing.
+    /// The answer has arrived: keep the attachment. A client that dies before sending this leaves nothing
+    /// attached.
     Keep,
 }
 
-/// What heddled says.
+/// A message from heddled.
 pub type Reply = Result<Answer, Error>;
 
 fn io_error(error: &io::Error) -> Error {
@@ -60,7 +62,7 @@ fn left(until: Instant) -> Result<Duration, Error> {
 /// Sends `value` with `fds`, within `limit`.
 ///
 /// # Errors
-/// If it is too large, or the other side is gone or takes too long.
+/// If it is too large, or the peer has gone or takes too long.
 pub fn send<T: Serialize>(
     socket: &UnixStream,
     value: &T,
@@ -97,10 +99,10 @@ pub fn send<T: Serialize>(
     Ok(())
 }
 
-/// What came, with its descriptors; `None` if the other side has said all it had to say.
+/// Receives a message with its descriptors; `None` if the peer has closed its side.
 ///
 /// # Errors
-/// If it is no message of this version, is too large, or does not come within `limit`.
+/// If it is malformed, of another version or too large, or does not arrive within `limit`.
 pub fn receive<T: DeserializeOwned>(
     socket: &UnixStream,
     limit: Duration,
@@ -138,7 +140,7 @@ pub fn receive<T: DeserializeOwned>(
     Ok(Some((value, fds)))
 }
 
-/// Reads `length` bytes; false if there was none at all.
+/// Reads `length` bytes; returns false if the stream ended before the first.
 fn read(
     socket: &UnixStream,
     into: &mut Vec<u8>,
@@ -247,7 +249,7 @@ mod tests {
         assert_eq!(send(&a, &long, &[], SOON).expect_err("refused").kind, ErrorKind::Invalid);
     }
 
-    /// What comes of a request whose fields are these.
+    /// Parses a request with the given fields.
     fn asked(field: &str, value: &str) -> Result<Option<(Call, Vec<OwnedFd>)>, Error> {
         let mut fields = [
             ("name", "\"hash\""),

@@ -1,4 +1,4 @@
-//! The two kinds of places that attachments are at: groups of sockets, and the packets of an interface below them.
+//! Dispatches on where an attachment is: a group of sockets, or the packets of an interface below them.
 
 use std::os::fd::OwnedFd;
 
@@ -11,7 +11,7 @@ fn below(attachment: &Attachment) -> bool {
     attachment.hook != Hook::SocketSelect
 }
 
-/// Deploys `object`, with those of its maps that are in `maps` already.
+/// Deploys `object`, using the maps that are in `maps` already.
 pub fn attach(
     state: &State,
     quota: &Quota,
@@ -31,28 +31,30 @@ pub fn attach(
             packets::attach(state, quota, attachment, object, given, maps, &below)
         }
         Hook::XdpOffload => unsupported(
-            "no card here runs programs (`heddle doctor` tries it): xdp-drv and cpu-redirect do the same on the host's CPUs",
+            "no card here runs programs (`heddle doctor` tries it): xdp-drv and cpu-redirect do the \
+             same on the host's CPUs",
         ),
         Hook::Stream => unsupported(
-            "requests in streams are scheduled by the program that owns the connections (StreamScheduler): there is nothing to attach from outside",
+            "requests in streams are scheduled by the program that owns the connections \
+             (StreamScheduler): there is nothing to attach from outside",
         ),
     }
 }
 
-/// Whether anything of an attachment is left.
+/// Returns whether anything of an attachment is left.
 ///
 /// # Errors
-/// If that cannot be told; `NotFound` if its pins are gone.
+/// If this cannot be determined; `NotFound` if its pins are gone.
 pub fn alive(state: &State, attachment: &Attachment) -> Result<bool, Error> {
     if below(attachment) {
-        // The policy has its maps and programs as long as these.
+        // The policy keeps its maps and programs as long as these.
         drop(state.program(attachment.id)?);
         return packets::alive(state, attachment);
     }
     group::alive(state, attachment)
 }
 
-/// Makes `fd` an executor of an attachment that is there; its index.
+/// Makes `fd` an executor of an existing attachment and returns its index.
 pub fn add(
     state: &State,
     stored: &mut Stored,
@@ -66,7 +68,7 @@ pub fn add(
     group::add(state, stored, index, label, fd)
 }
 
-/// Puts another policy in the place of an attachment's; if that fails, the old one decides.
+/// Replaces the policy of an attachment; on failure the old one stays in force.
 pub fn replace(
     state: &State,
     stored: Stored,
@@ -79,12 +81,12 @@ pub fn replace(
     group::replace(state, stored, policy, object)
 }
 
-/// Takes the policy away: the kernel decides.
+/// Removes the policy: the kernel decides.
 pub fn evict(state: &State, stored: &Stored) -> Result<(), Error> {
     if below(&stored.attachment) { packets::evict(state, stored) } else { group::evict(stored) }
 }
 
-/// Takes everything away that the kernel has of an attachment.
+/// Removes everything the kernel has of an attachment.
 pub fn detach(state: &State, stored: &Stored, sockets: &[OwnedFd]) -> Result<(), Error> {
     if below(&stored.attachment) {
         packets::leave(state, stored)

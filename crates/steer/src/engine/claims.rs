@@ -1,13 +1,14 @@
-//! Whose a port is. Whoever gives a bound socket has its port: that port, of that protocol, at that address, in the network
-//! namespace of the socket, and for as long as the socket has it.
+//! Ownership of ports. Passing a bound socket claims its port: that port, of that protocol, at that address,
+//! in the network namespace of the socket, for as long as the socket has it.
 //!
-//! - **I1** All claims of a request are of one network namespace; the interface is looked up there.
-//! - **I2** Only a socket that the kernel hands the port's packets to is a proof: of UDP, or of TCP and listening.
-//! - **I3** A claim ends with the last of its sockets, by the kernel's own account ([`xdp::put_holders`]).
-//! - **I4** Nobody but root claims packets to addresses that are not the machine's own.
-//! - **I5** Nobody but root claims what others have sockets of, too.
-//! - **I6** Nothing is read in a namespace where users may not be, and no more claims are made than one may have: there
-//!   may be addresses and sockets without number.
+//! - **I1** All claims of a request are in one network namespace; the interface is looked up there.
+//! - **I2** Only a socket to which the kernel delivers the port's packets is a proof: of UDP, or of TCP and
+//!   listening.
+//! - **I3** A claim ends with the last of its sockets, as the kernel sees it ([`xdp::put_holders`]).
+//! - **I4** Only root claims packets to addresses that are not the machine's own.
+//! - **I5** Only root claims ports at which other users have sockets.
+//! - **I6** Nothing is read in a namespace that is closed to users, and no more claims are made than the
+//!   quota allows: addresses and sockets may be numerous.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -31,19 +32,20 @@ use crate::request::{Error, ErrorKind, Role};
 pub struct Claims<'a> {
     /// The interface whose packets are claimed.
     pub interface: Interface,
-    /// What is claimed, and the indices in `sockets` of those that prove it.
+    /// Each claim, with the indices in `sockets` of those that prove it.
     list: BTreeMap<Claim, Holders>,
     sockets: Vec<BorrowedFd<'a>>,
-    /// The first one, for people: what the first socket is bound to.
+    /// The first one, for display: the address of the first socket.
     pub first: Claim,
 }
 
 impl<'a> Claims<'a> {
-    /// The ports of the sockets that were given as claims, at the interface called `name` in their namespace, for user
-    /// `uid`, who may have as many as `quota` says.
+    /// Builds the claims of user `uid` from the sockets given, at the interface called `name` in their
+    /// namespace, at most as many as `quota` allows.
     ///
     /// # Errors
-    /// If a socket proves nothing, there is no such interface, it is not where users may be, or there are too many claims.
+    /// If a socket proves nothing, there is no such interface, it is closed to users, or there are too many
+    /// claims.
     pub fn take(
         quota: &Quota,
         given: &'a TypedDescriptors,
@@ -85,15 +87,15 @@ impl<'a> Claims<'a> {
         *holders = holders.with(holder);
     }
 
-    /// How many they are.
+    /// Returns the number of claims.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Gives them to `slot` of `root`.
+    /// Registers them for `slot` of `root`.
     ///
     /// # Errors
-    /// If one is taken; or if a socket cannot be watched, which is root's privilege to do without.
+    /// If one is taken; or if a socket cannot be watched, which only root may do without.
     pub fn put(&self, root: &Root, slot: u32, uid: u32) -> Result<(), Error> {
         let mut watched = true;
         let failed = |error: io::Error| Error::system("cannot clear a place for claims", &error);
@@ -119,9 +121,9 @@ impl<'a> Claims<'a> {
     }
 }
 
-/// The addresses that a user's claims may be for: the machine's own (I4).
+/// Returns the addresses that a user may claim: the machine's own (I4).
 enum Local {
-    /// Root's may be for any.
+    /// Root may claim any.
     Any,
     These(HashSet<IpAddr>),
 }
@@ -136,8 +138,8 @@ impl Local {
         Ok(Self::These(local.into_iter().collect()))
     }
 
-    /// The addresses whose packets belong to a socket that is bound to `address`. They may be many: they are made as they
-    /// are taken.
+    /// Returns the addresses whose packets reach a socket bound to `address`. There may be many, so they are
+    /// produced lazily.
     fn meant_by(
         &self,
         address: SocketAddr,
@@ -151,7 +153,7 @@ impl Local {
             let of = move |ip: &&IpAddr| both || ip.is_ipv4() == address.is_ipv4();
             return Ok(Box::new(local.iter().filter(of).map(move |ip| SocketAddr::new(*ip, port))));
         }
-        // IP_FREEBIND binds to any address, and everybody may bind to those of groups.
+        // IP_FREEBIND permits binding to any address, and any user may bind to multicast addresses.
         if address.ip().is_loopback() || local.contains(&address.ip()) {
             return Ok(Box::new(bound));
         }
@@ -165,13 +167,14 @@ fn not_watched(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::ResourceBusy => Error::new(
             ErrorKind::Busy,
-            "a claim is steered at socket-select already, or used by another program, so the kernel cannot tell when it ends: give another socket of the port",
+            "a claim is steered at socket-select already, or used by another program, so the kernel \
+             cannot tell when it ends: give another socket of the port",
         ),
         _ => Error::system("the kernel cannot tell when a claim ends", error),
     }
 }
 
-/// What sockets are bound to, which user `uid` may keep locked.
+/// Returns the addresses that sockets are bound to. User `uid` may keep the sockets locked.
 fn all_bound(uid: u32, sockets: &[BorrowedFd<'_>]) -> Result<Vec<Claim>, Error> {
     let addresses = addresses(uid, sockets).map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => Error::system("cannot look at the claims", &error),
@@ -180,7 +183,7 @@ fn all_bound(uid: u32, sockets: &[BorrowedFd<'_>]) -> Result<Vec<Claim>, Error> 
     sockets.iter().zip(addresses).map(|(socket, address)| bound(*socket, address)).collect()
 }
 
-/// What a socket is bound to, if it proves anything (I2). Asks nothing that takes the socket's lock.
+/// Returns the address that a socket is bound to, if it proves anything (I2). Never takes the socket's lock.
 fn bound(socket: BorrowedFd<'_>, address: Option<SocketAddr>) -> Result<Claim, Error> {
     let failed = |error: Errno| Error::system("a claim is no socket", &error.into());
     let domain = socket_domain(socket).map_err(failed)?;
@@ -202,7 +205,7 @@ fn bound(socket: BorrowedFd<'_>, address: Option<SocketAddr>) -> Result<Claim, E
         return Err(invalid("a claim of TCP does not listen: until then others may have its port"));
     }
     let address = match address {
-        // How a socket of IPv6 has an address of IPv4.
+        // How an IPv6 socket represents an IPv4 address.
         SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
             Some(v4) => SocketAddr::new(v4.into(), v6.port()),
             None => address,
@@ -212,7 +215,7 @@ fn bound(socket: BorrowedFd<'_>, address: Option<SocketAddr>) -> Result<Claim, E
     Ok(Claim { protocol, address })
 }
 
-/// Whether a socket of IPv6 takes what comes to any address of IPv4 too.
+/// Returns whether an IPv6 socket bound to any address also receives IPv4.
 fn is_both(socket: BorrowedFd<'_>, address: SocketAddr) -> Result<bool, Error> {
     if address.is_ipv4() || !address.ip().is_unspecified() {
         return Ok(false);
@@ -221,7 +224,7 @@ fn is_both(socket: BorrowedFd<'_>, address: SocketAddr) -> Result<bool, Error> {
     Ok(!only)
 }
 
-/// The interface, in the one namespace of all claims (I1).
+/// Looks up the interface in the single namespace of all claims (I1).
 fn interface(sockets: &[BorrowedFd<'_>], name: &str) -> Result<Interface, Error> {
     let about = |error: io::Error| Error::system(format!("interface `{name}`"), &error);
     let mut namespaces = Vec::new();
@@ -240,7 +243,10 @@ fn interface(sockets: &[BorrowedFd<'_>], name: &str) -> Result<Interface, Error>
     Interface::by_name(name, Some(namespace)).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NODEV) => Error::new(
             ErrorKind::NotFound,
-            format!("there is no interface `{name}` in the network namespace of the server (`ip link` there lists them)"),
+            format!(
+                "there is no interface `{name}` in the network namespace of the server (`ip link` \
+                there lists them)"
+            ),
         ),
         _ => about(error),
     })

@@ -1,5 +1,5 @@
-//! Attachments that ended by themselves, in a file beside the records: the user of one that ended while he was not looking
-//! finds out that it did, and why. Bounded: the last few of each user, for a day.
+//! Attachments that ended by themselves, in a file beside the records, so that their user can find out later
+//! that they ended, and why. Bounded: the last few of each user, for a day.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind as Io, Write as _};
@@ -9,22 +9,22 @@ use std::path::PathBuf;
 use super::{Caller, may, now_ms};
 use crate::request::{Attachment, Ended, Error};
 
-/// How many are kept of each user.
+/// How many are kept per user.
 const MOST: usize = 16;
-/// How long one is kept, milliseconds.
+/// How long an entry is kept, milliseconds.
 const KEPT_MS: u64 = 24 * 3600 * 1000;
 
-/// The file of those that ended. Who changes it has the lock of the state; who reads it needs none.
+/// The file of ended attachments. Changing it requires the lock of the state; reading does not.
 #[derive(Debug)]
 pub struct EndedFile(PathBuf);
 
 impl EndedFile {
-    /// The file at `path`.
+    /// Uses the file at `path`.
     pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// Those that `caller` may see, the last one last.
+    /// Returns those that `caller` may see, oldest first.
     pub fn list(&self, caller: Caller) -> Result<Vec<Ended>, Error> {
         let mut list = self.read()?;
         list.retain(|ended| may(caller, &ended.attachment));
@@ -52,7 +52,7 @@ impl EndedFile {
         self.write(&list)
     }
 
-    /// Removes those in whose place `attachment` came.
+    /// Removes those that `attachment` has replaced.
     pub fn succeeded_by(&self, attachment: &Attachment) -> Result<(), Error> {
         let place = |a: &Attachment| {
             (a.uid, a.hook, a.protocol.clone(), a.address.clone(), a.interface.clone())
@@ -72,7 +72,7 @@ impl EndedFile {
             Err(error) if error.kind() == Io::NotFound => return Ok(Vec::new()),
             bytes => bytes.map_err(|error| self.failed(&error))?,
         };
-        // What is damaged tells nothing, as a record that is.
+        // A damaged file is treated as empty, like a damaged record.
         let mut list: Vec<Ended> = serde_json::from_slice(&bytes).unwrap_or_default();
         let now = now_ms();
         list.retain(|ended| now.saturating_sub(ended.at_ms) < KEPT_MS);
@@ -88,7 +88,7 @@ impl EndedFile {
             fs::rename(&new, &self.0)
         };
         write().map_err(|error| {
-            // A full disk needs no half of a list.
+            // If the disk is full, leave no half-written list.
             let _ = fs::remove_file(&new);
             self.failed(&error)
         })

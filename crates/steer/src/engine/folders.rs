@@ -1,4 +1,4 @@
-//! The folders of the state: root's, and closed to all who could put something of theirs into them.
+//! The folders of the state: owned by root, and protected against anyone who could plant files in them.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io::ErrorKind as Io;
@@ -10,10 +10,10 @@ use rustix::process::geteuid;
 
 use crate::request::{Error, ErrorKind};
 
-/// Makes `path` a folder of this user's that others cannot change, with the rights `mode` at most.
+/// Creates `path` as a folder of this user that others cannot change, with at most the permissions `mode`.
 ///
 /// # Errors
-/// `Denied` if it is somebody else's, or if others may rename or replace it; the system's.
+/// `Denied` if another user owns it, or if others can rename or replace it; the system's.
 pub fn private(path: &Path, mode: u32) -> Result<(), Error> {
     let failed = |error| Error::system(format!("cannot make {}", path.display()), &error);
     if let Some(parent) = path.parent() {
@@ -30,20 +30,21 @@ pub fn private(path: &Path, mode: u32) -> Result<(), Error> {
     let me = geteuid().as_raw();
     if !there.is_dir() || there.uid() != me {
         let text = format!(
-            "{} is there and is no folder of user {me} (it is user {}'s): whoever made it could change what Heddle keeps there; look at it, remove it, and try again",
+            "{} exists and is not a folder of user {me} (it is user {}'s), so its owner could change \
+             what Heddle keeps there: look at it, remove it, and try again",
             path.display(),
             there.uid()
         );
         return Err(Error::new(ErrorKind::Denied, text));
     }
     if there.mode() & 0o7777 & !mode != 0 {
-        // It is ours: what is too wide is made narrow.
+        // It is ours: restrict permissions that are too wide.
         fs::set_permissions(path, Permissions::from_mode(there.mode() & mode)).map_err(failed)?;
     }
     Ok(())
 }
 
-/// Whether nobody but root and this user can rename what is in `folder`.
+/// Checks that only root and this user can rename entries of `folder`.
 fn is_safe(folder: &Path, there: &Metadata) -> Result<(), Error> {
     const STICKY: u32 = 0o1000;
     let owned = there.uid() == 0 || there.uid() == geteuid().as_raw();
@@ -51,7 +52,8 @@ fn is_safe(folder: &Path, there: &Metadata) -> Result<(), Error> {
         return Ok(());
     }
     let text = format!(
-        "others may rename what is in {} (user {}, mode {:o}), and so replace what Heddle keeps below: `chown root {}` and `chmod go-w`, or name another folder",
+        "others may rename what is in {} (user {}, mode {:o}), and so replace what Heddle keeps \
+         below: `chown root {}` and `chmod go-w`, or name another folder",
         folder.display(),
         there.uid(),
         there.mode() & 0o7777,
@@ -60,7 +62,7 @@ fn is_safe(folder: &Path, there: &Metadata) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Denied, text))
 }
 
-/// Mounts a BPF file system at `at` unless there is one: for root alone, as systemd does.
+/// Mounts a BPF file system at `at`, accessible by root only (as systemd does), unless there is one.
 ///
 /// # Errors
 /// The system's.

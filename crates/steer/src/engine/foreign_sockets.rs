@@ -1,5 +1,5 @@
-//! Whose sockets a port has. A user's socket may share it with others': with SO_REUSEADDR one may listen where another's
-//! connections still are. Their packets are not his.
+//! Other users' sockets at a port. With SO_REUSEADDR, a user may listen on a port where another user's
+//! connections still exist; their packets are not the listener's.
 
 mod diag;
 
@@ -14,15 +14,17 @@ use self::diag::Socket;
 use crate::hook::xdp::{Claim, Interface, Protocol};
 use crate::request::{Error, ErrorKind};
 
-/// How long the kernel may look for sockets; it takes milliseconds.
+/// How long the kernel may search for sockets; it takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Refuses `claims` of user `uid` if others have sockets at a port and an address of them, beside those in `given`, which prove the
-/// claims and may come from whoever started the server. Such sockets do not come later: the port is taken then, and with
-/// SO_REUSEADDR for datagrams, where it can be shared, the kernel lets one user have another's packets anyway.
+/// Refuses `claims` of user `uid` if others have sockets at a claimed port and address, apart from those in
+/// `given`, which prove the claims and may belong to the user who started the server. Such sockets cannot
+/// appear later: the port is taken by then, and where it can be shared (SO_REUSEADDR for datagrams) the
+/// kernel lets one user have another's packets anyway.
 ///
 /// # Errors
-/// `Denied` if there are any; `Busy` if there are so many sockets at the ports that this cannot be told soon; the system's.
+/// `Denied` if there are any; `Busy` if there are too many sockets at the ports to find out soon; the
+/// system's.
 pub fn refuse(
     interface: &Interface,
     claims: &[Claim],
@@ -36,14 +38,16 @@ pub fn refuse(
         None => Ok(()),
         Some((claim, other)) => {
             let text = format!(
-                "user {other} has a socket at {claim} too, whose packets are not yours: claim a port that nobody else has a socket of (`ss -tuane` lists them)"
+                "user {other} has a socket at {claim} too, whose packets are not yours: claim a port at \
+                 which no other user has a socket (`ss -tuane` lists them)"
             );
             Err(Error::new(ErrorKind::Denied, text))
         }
     }
 }
 
-/// The first socket in this thread's network namespace that is in the way of `claims`: the claim, and whose it is.
+/// Returns the first socket in this thread's network namespace that conflicts with `claims`: the claim, and
+/// the socket's user.
 fn first(claims: &[Claim], given: &HashSet<u64>, uid: u32) -> io::Result<Option<(Claim, u32)>> {
     let end = Instant::now() + PATIENCE;
     for protocol in [Protocol::Tcp, Protocol::Udp] {
@@ -66,12 +70,12 @@ fn first(claims: &[Claim], given: &HashSet<u64>, uid: u32) -> io::Result<Option<
     Ok(None)
 }
 
-/// Whether a process has the socket: from one of TCP that was closed nobody reads.
+/// Returns whether a process has the socket: no process reads from a closed TCP socket.
 fn is_read(socket: &Socket) -> bool {
     socket.protocol == Protocol::Udp || socket.inode != 0
 }
 
-/// Whether packets to what is claimed may be for the socket.
+/// Returns whether the socket may receive packets to the claimed address.
 fn meets(socket: &Socket, claim: &Claim) -> bool {
     let (local, claimed) = (socket.local.ip().to_canonical(), claim.address.ip());
     let overlap = local == claimed || local.is_unspecified() || claimed.is_unspecified();

@@ -19,9 +19,9 @@ use crate::hook::reuseport;
 use crate::policy::{LoadError, Maps, Object, create, frame};
 use crate::request::{Attachment, Error, ErrorKind, Policy, Role, Status};
 
-/// The most executors: `HD_MAX_EXECUTORS`.
+/// The maximum number of executors: `HD_MAX_EXECUTORS`.
 pub const MAX_EXECUTORS: u32 = 64;
-/// The map that tells the policy how many there are.
+/// The map that holds the number of executors for the policy.
 const CONTROL: &str = "hd_control";
 
 /// A socket of the group.
@@ -31,16 +31,16 @@ struct Member<'a> {
     fd: BorrowedFd<'a>,
 }
 
-/// What the kernel says of a socket.
+/// What the kernel reports about a socket.
 struct Bound {
     address: SocketAddr,
     observed: Observed,
     inode: u64,
-    /// The number of its network namespace: an address means something in one only.
+    /// The inode of its network namespace: addresses are meaningful only within one.
     namespace: u64,
 }
 
-/// What the kernel says of sockets, for user `uid`, who may keep them locked.
+/// Queries the kernel about sockets that user `uid` may keep locked.
 fn all_bound(uid: u32, sockets: &[BorrowedFd<'_>]) -> Result<Vec<Bound>, Error> {
     let addresses = addresses(uid, sockets).map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => Error::system("cannot look at the executors", &error),
@@ -49,7 +49,7 @@ fn all_bound(uid: u32, sockets: &[BorrowedFd<'_>]) -> Result<Vec<Bound>, Error> 
     sockets.iter().zip(addresses).map(|(socket, address)| bound(*socket, address)).collect()
 }
 
-/// Asks nothing that takes the socket's lock.
+/// Queries the kernel without taking the socket's lock.
 fn bound(socket: BorrowedFd<'_>, address: Option<SocketAddr>) -> Result<Bound, Error> {
     let failed =
         |error: rustix::io::Errno| Error::system("an executor is no socket", &error.into());
@@ -65,7 +65,8 @@ fn bound(socket: BorrowedFd<'_>, address: Option<SocketAddr>) -> Result<Bound, E
         return Err(Error::new(
             ErrorKind::Unsupported,
             format!(
-                "the socket on port {} has no SO_REUSEPORT, so there is nothing to choose among: bind a socket with it for each worker",
+                "the socket on port {} has no SO_REUSEPORT, so there is nothing to choose among: \
+                 bind a socket with it for each worker",
                 address.port()
             ),
         ));
@@ -81,7 +82,7 @@ fn cookie(socket: BorrowedFd<'_>) -> u64 {
     socket_cookie(socket).unwrap_or(0)
 }
 
-/// The sockets that are executors of an attachment, by index.
+/// Returns the sockets that are executors of an attachment, by index.
 fn present(maps: &Maps) -> Vec<(u32, u64)> {
     let Some(map) = maps.get(reuseport::EXECUTORS) else { return Vec::new() };
     let at = |index: u32| {
@@ -94,8 +95,8 @@ fn present(maps: &Maps) -> Vec<(u32, u64)> {
     (0..MAX_EXECUTORS).filter_map(|index| at(index).map(|cookie| (index, cookie))).collect()
 }
 
-/// Whether any executor is left. Of those that are gone, what the policy observes is forgotten: the kernel may have given
-/// their memory to something that looks idle.
+/// Returns whether any executor is left. What the policy observes of closed ones is cleared: the kernel may
+/// have reused their memory for something that looks idle.
 ///
 /// # Errors
 /// If the kernel does not say; `NotFound` if its program or its executors have lost their pins.
@@ -116,14 +117,14 @@ pub fn alive(state: &State, attachment: &Attachment) -> Result<bool, Error> {
         && let Ok(sockets) = state.map(id, observe::SOCKETS)
     {
         for index in &gone {
-            // One that cannot be forgotten is chosen in vain, and counted.
+            // An executor that cannot be cleared is chosen in vain, and counted.
             let _ = observe::forget_socket(&sockets, *index);
         }
     }
     Ok(gone.len() < all as usize)
 }
 
-/// Which executors are there.
+/// Returns which executors exist.
 pub fn present_indices(stored: &Stored) -> BTreeSet<u32> {
     present(&stored.maps).into_iter().map(|(index, _)| index).collect()
 }
@@ -156,7 +157,7 @@ fn members(given: &TypedDescriptors) -> Result<Vec<Member<'_>>, Error> {
     Ok(members)
 }
 
-/// Deploys `object` to the group of the sockets in `given`, with those of its maps that are in `maps` already.
+/// Deploys `object` to the group of the sockets in `given`, using the maps that are in `maps` already.
 pub fn attach(
     state: &State,
     mut attachment: Attachment,
@@ -209,15 +210,15 @@ pub fn attach(
     attachment.map_bytes = of_policy(&maps);
     let stored = Stored { attachment, root, maps };
     enter(state, &stored, &program, members[0].fd).inspect_err(|_| {
-        // What is wrong is in the error; nothing that this leaves behind decides anything (I1). Attaching is the last step,
-        // so if it failed what was there before is there still, and not ours to take off.
+        // The error says what is wrong; nothing left behind decides anything (I1). Attaching is the last
+        // step, so if it failed, what was attached before is still there, and is not ours to remove.
         let _ = state.remove(stored.attachment.id);
     })?;
     Ok(stored)
 }
 
-/// Makes the maps that every attachment has, whether its policy of the moment uses them or not: the one that replaces
-/// it may, and programs bind to the lines.
+/// Creates the maps that every attachment has, whether or not its current policy uses them: a replacement
+/// may, and programs bind to the lines.
 fn prepare(maps: &mut Maps) -> Result<(), Error> {
     for decl in &frame("common").maps {
         if !maps.contains_key(&decl.name) {
@@ -229,7 +230,7 @@ fn prepare(maps: &mut Maps) -> Result<(), Error> {
     Ok(())
 }
 
-/// The moment at which inputs begin to meet the policy.
+/// The moment at which the policy begins to receive inputs.
 fn enter(
     state: &State,
     stored: &Stored,
@@ -237,7 +238,7 @@ fn enter(
     socket: BorrowedFd<'_>,
 ) -> Result<(), Error> {
     state.keep(stored)?;
-    // One that is left behind may attach the root later: its slot is empty then, and the kernel chooses.
+    // A group left behind may attach the root later: its slot is empty then, and the kernel chooses.
     let (uid, root) = (stored.attachment.uid, &stored.root);
     let attach = || apart(uid, &[root.as_fd(), socket], &mut [], |_| root.attach_reuseport(socket));
     let attached = reuseport::put_policy(&stored.maps, program).and_then(|()| attach());
@@ -246,13 +247,13 @@ fn enter(
     })
 }
 
-/// Before anything changes: refuses sockets that are steered already, and waits for those that the kernel has still to let
-/// go. For whoever does not have the lock.
+/// Before any change: refuses sockets that are steered already, and waits for those that the kernel has yet
+/// to release. Call without the lock.
 pub fn wait_for(state: &State, uid: u32, sockets: &[BorrowedFd<'_>]) -> Result<(), Error> {
     let cookies: Vec<u64> = sockets.iter().map(|socket| cookie(*socket)).collect();
     let bounds = match all_bound(uid, sockets) {
         Err(error) if error.kind == ErrorKind::Busy => return Err(error),
-        // What is no socket that can be steered is told about later.
+        // Sockets that cannot be steered are reported later.
         Err(_) => return Ok(()),
         Ok(bounds) => bounds,
     };
@@ -267,13 +268,14 @@ pub fn wait_for(state: &State, uid: u32, sockets: &[BorrowedFd<'_>]) -> Result<(
 fn refuse_second(state: &State, address: &str, cookies: &[u64]) -> Result<(), Error> {
     let list = state.list()?;
     for attachment in list.into_iter().filter(|other| other.address == address) {
-        // Those below sockets have no such map, and those that have just ended none at all.
+        // Attachments below sockets have no such map, and those that have just ended have none at all.
         let Ok(map) = state.map(attachment.id, reuseport::EXECUTORS) else { continue };
         let maps = Maps::from([(reuseport::EXECUTORS.to_owned(), map)]);
         if present(&maps).iter().any(|(_, cookie)| cookies.contains(cookie)) {
             let (id, policy) = (attachment.id, attachment.policy);
             let text = format!(
-                "{} is attached already: {id}, policy {policy}. `heddle steer replace {id} --policy ...` changes the policy, `heddle steer detach {id}` ends it",
+                "{} is attached already: {id}, policy {policy}. `heddle steer replace {id} --policy \
+                 ...` changes the policy, `heddle steer detach {id}` ends it",
                 attachment.address
             );
             return Err(Error::new(ErrorKind::Busy, text));
@@ -286,7 +288,11 @@ fn put(maps: &Maps, member: &Member<'_>) -> Result<(), Error> {
     reuseport::put_executor(maps, member.index, member.fd).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => Error::new(
             ErrorKind::Busy,
-            format!("{} is in the map of another program, which steers or watches it already: end that one first", member.label),
+            format!(
+                "{} is in the map of another program, which steers or watches it already: end that \
+                program first",
+                member.label
+            ),
         ),
         _ => Error::system(format!("{} cannot be an executor", member.label), &error),
     })
@@ -308,7 +314,7 @@ fn labels(members: &[Member<'_>], count: u32) -> Vec<String> {
     (0..count).map(label).collect()
 }
 
-/// Makes `fd` an executor of an attachment that is there; its index.
+/// Makes `fd` an executor of an existing attachment and returns its index.
 pub fn add(
     state: &State,
     stored: &mut Stored,
@@ -339,7 +345,7 @@ pub fn add(
     })?;
     let member = Member { index, label, fd: fd.as_fd() };
     put(&stored.maps, &member)?;
-    // Who was there before may have ended at work.
+    // The previous executor may have closed while marked busy.
     forget_line(&stored.maps, index)?;
     observe::put_sockets(&mut stored.maps, &[(index, member.fd, bound.observed)])
         .map_err(|error| failed_load(&error))?;
@@ -365,7 +371,7 @@ fn forget_line(maps: &Maps, index: u32) -> Result<(), Error> {
         .map_err(|error| Error::system("cannot clear the line of the new executor", &error))
 }
 
-/// Puts another policy in the place of an attachment's; if that fails, the old one decides.
+/// Replaces the policy of an attachment; on failure the old one stays in force.
 pub fn replace(
     state: &State,
     mut stored: Stored,
@@ -388,15 +394,15 @@ pub fn replace(
     state.keep(&stored).inspect_err(|_| old.restore(state))
 }
 
-/// Before a policy is replaced: Heddle's maps stay, and those that the new policy declares too, if they have its shape;
-/// variables begin anew.
+/// Before a replacement: Heddle's maps stay, and those that the new policy declares too, if the shape
+/// matches; variables are reset.
 pub fn keep_common(maps: &mut Maps, object: &Object) {
     let stays =
         |name: &str| name.starts_with("hd_") || object.map(name).is_some_and(|map| !map.is_data());
     maps.retain(|name, _| stays(name));
 }
 
-/// What decided before a replacement.
+/// The program that decided before a replacement.
 struct Old {
     stored: Stored,
     program: Option<Program>,
@@ -409,7 +415,7 @@ impl Old {
         Ok(Self { stored: state.open(stored.attachment.id)?, program })
     }
 
-    /// As far as it can be; what went wrong before is what is told.
+    /// As far as possible; the caller reports the earlier error.
     fn restore(&self, state: &State) {
         let maps = &self.stored.maps;
         let _ = match &self.program {
@@ -420,13 +426,13 @@ impl Old {
     }
 }
 
-/// Takes the policy away.
+/// Removes the policy.
 pub fn evict(stored: &Stored) -> Result<(), Error> {
     let taken = reuseport::take_policy(&stored.maps).map(drop);
     taken.map_err(|error| Error::system("cannot take the policy away", &error))
 }
 
-/// Gives the choice back to the kernel; with a socket of the group, the program comes off too.
+/// Returns the choice to the kernel; given a socket of the group, also detaches the program.
 pub fn detach(stored: &Stored, sockets: &[OwnedFd]) -> Result<(), Error> {
     evict(stored)?;
     let ours: Vec<u64> = present(&stored.maps).into_iter().map(|(_, cookie)| cookie).collect();
@@ -434,7 +440,8 @@ pub fn detach(stored: &Stored, sockets: &[OwnedFd]) -> Result<(), Error> {
     let Some(socket) = of_group.map(|socket| socket.as_fd()) else { return Ok(()) };
     let uid = stored.attachment.uid;
     match apart(uid, &[socket], &mut [], |_| Program::detach_reuseport(socket)) {
-        // Where somebody keeps the socket locked, a root without a policy stays with it, and the kernel chooses.
+        // If another process keeps the socket locked, a root without a policy stays on it, and the kernel
+        // chooses.
         Err(error)
             if ![io::ErrorKind::NotFound, io::ErrorKind::TimedOut].contains(&error.kind()) =>
         {

@@ -1,7 +1,9 @@
-//! What the engine keeps open from one request to the next is opened by a thread that has the descriptors of whoever made the engine.
+//! A thread that opens what the engine keeps from one request to the next, with the descriptor table of the
+//! engine's creator.
 //!
-//! A request may be served by a thread with a table of descriptors of its own ([`heddle_sys::apart::thread_apart`]): what that opens is
-//! closed with it, and the numbers mean nothing to others.
+//! A request may be served by a thread with a descriptor table of its own
+//! ([`heddle_sys::apart::thread_apart`]): what it opens is closed when it ends, and its descriptor numbers
+//! are meaningless to others.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
@@ -27,7 +29,7 @@ impl Keeper {
         Ok(Self { jobs })
     }
 
-    /// What `job` returns, which waits for nobody.
+    /// Runs `job`, which must not wait, and returns its result.
     ///
     /// # Errors
     /// If the thread is gone: a job has panicked.

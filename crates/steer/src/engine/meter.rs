@@ -1,9 +1,10 @@
-//! What policies of users cost, from one look of the daemon's watch to the next, and who may attach none for a while.
+//! What users' policies cost between two checks of the daemon's watch, and who may attach none for a while.
 //!
-//! The kernel adds the time of a run at its end, and only if it counted when the run began. So it counts from the moment at which
-//! the first policy of a user other than root is attached until a look finds none: no decision is too long to be counted, and no
-//! moment is one to behave well in. What ended between two looks is told in the second. Counting costs every BPF program of the
-//! machine two readings of the clock a run; root's own policies are sampled.
+//! The kernel adds the time of a run at its end, and only if counting was on when the run began. So counting
+//! is on from the moment the first policy of a user other than root is attached until a check finds none: no
+//! decision is too long to be counted, and a policy cannot behave well only while it is measured. What ended
+//! between two checks is reported by the second. Counting costs every BPF program on the machine two clock
+//! reads per run; root's own policies are sampled.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,9 +21,9 @@ use super::stats::{Cost, Counted, MAX_SAMPLE, failed};
 use super::{Caller, Engine, State, Stored};
 use crate::request::{Attachment, Error, ErrorKind, Status};
 
-/// The most attachments of a user that ended since the last look; the oldest are forgotten first.
+/// Maximum ended attachments per user since the last check; the oldest are dropped first.
 const MAX_ENDED: usize = 256;
-/// How long a user may attach nothing whose policy cost too much and ended before it could be taken away.
+/// How long a user is barred from attaching if a policy cost too much and ended before it could be evicted.
 const BAR: Duration = Duration::from_secs(60);
 
 /// An attachment, and the program in which its decisions are counted.
@@ -33,15 +34,15 @@ pub(super) type Deciding = (Attachment, Result<Program, Error>);
 pub(super) struct Accounting {
     kept: Arc<KeptDescriptors>,
     keeper: Keeper,
-    /// Users who may attach nothing, until when.
+    /// Barred users, with the end of the bar.
     barred: Mutex<BTreeMap<u32, Instant>>,
 }
 
-/// Descriptors, which the keeper opens; those who close them have the same table.
+/// Descriptors, opened by the keeper; the threads that close them share its table.
 #[derive(Debug, Default)]
 struct KeptDescriptors {
     counting: Mutex<Option<OwnedFd>>,
-    /// Those of users other than root that ended since the last look.
+    /// Attachments of users other than root that ended since the last check.
     ended: Mutex<Ended<Program>>,
 }
 
@@ -60,7 +61,7 @@ impl<P> Default for Ended<P> {
 }
 
 impl<P> Ended<P> {
-    /// One user's many push out no other's.
+    /// One user's many entries push out no other user's.
     fn push(&mut self, attachment: Attachment, program: P) {
         let uid = attachment.uid;
         self.0.push_front((attachment, program));
@@ -84,15 +85,16 @@ impl KeptDescriptors {
 }
 
 impl Accounting {
-    /// Whose descriptors are those of the calling thread.
+    /// Creates one with the descriptors of the calling thread.
     ///
     /// # Errors
-    /// If there can be no thread.
+    /// If no thread can be started.
     pub fn new() -> io::Result<Self> {
         Ok(Self { kept: Arc::default(), keeper: Keeper::start()?, barred: Mutex::default() })
     }
 
-    /// Makes the kernel count; whether it did not before. Before a user's policy may decide anything, for whoever has the lock.
+    /// Turns on the kernel's counting; returns whether it was off. Call with the lock, before a user's policy
+    /// can decide anything.
     pub fn count(&self) -> Result<bool, Error> {
         let kept = Arc::clone(&self.kept);
         self.keeper.run(move || kept.count())?
@@ -111,14 +113,14 @@ impl Accounting {
         Err(Error::new(ErrorKind::Denied, text))
     }
 
-    /// Notes that an attachment in `state`, which has its pins yet, is to end.
+    /// Notes that an attachment in `state`, whose pins still exist, is about to end.
     pub fn ends(&self, state: &State, stored: &Stored) {
         if stored.attachment.uid == 0 || stored.attachment.status != Status::Active {
             return;
         }
         let (kept, state) = (Arc::clone(&self.kept), state.clone());
         let attachment = stored.attachment.clone();
-        // Without a descriptor its cost is lost, and nothing else.
+        // Without a descriptor only its cost is lost.
         let _ = self.keeper.run(move || {
             if let Ok(program) = state.program(attachment.id) {
                 lock(&kept.ended).push(attachment, program);
@@ -128,12 +130,12 @@ impl Accounting {
 }
 
 impl Engine {
-    /// Refuses whatever user `uid` wants to attach, for a minute.
+    /// Bars user `uid` from attaching, for a minute.
     pub fn bar(&self, uid: u32) {
         lock(&self.accounting.barred).insert(uid, Instant::now() + BAR);
     }
 
-    /// Unless somebody has attached a policy meanwhile.
+    /// Unless a policy has been attached meanwhile.
     fn stop_counting(&self) -> Result<(), Error> {
         if lock(&self.accounting.kept.counting).is_none() {
             return Ok(());
@@ -146,9 +148,10 @@ impl Engine {
         Ok(())
     }
 
-    /// What decides, users' newest attachments first and root's last, and what has ended since this was last asked.
+    /// Returns the current policies, users' newest first and root's last, and those that ended since the last
+    /// call.
     fn deciding(&self) -> Result<Vec<Deciding>, Error> {
-        // So that each is in one of the two.
+        // So that each is in exactly one of the two.
         let _turn = self.turns.change(true);
         let _lock = self.state.lock()?;
         let mut list = self.state.list()?;
@@ -164,11 +167,11 @@ impl Engine {
     }
 }
 
-/// What policies cost, from one asking to the next. Asked by a thread that has the descriptors of the engine's maker.
+/// What policies cost between two calls. Call from a thread with the descriptors of the engine's creator.
 #[derive(Debug)]
 pub struct Meter {
     asked: Instant,
-    /// What was counted by then, by the kernel's number of the program.
+    /// The counts at the last call, by the kernel's program id.
     last: BTreeMap<u32, Counted>,
 }
 
@@ -178,13 +181,13 @@ impl Default for Meter {
     }
 }
 
-/// What each policy has cost, or why that cannot be told.
+/// What each policy has cost, or why that is unknown.
 pub type Costs = Vec<(Attachment, Result<Cost, Error>)>;
 
 impl Meter {
-    /// What each policy that decides, or did since this was last asked, has cost since then, or in `sample` where all are root's; an
-    /// error where that cannot be told. Those at one interface are counted in one program: what they cost is told of the newest that
-    /// is not root's.
+    /// Returns the cost of each policy that decides, or did since the last call: since then, or during
+    /// `sample` if all are root's; an error if it is unknown. Policies at one interface are counted in one
+    /// program: their cost is attributed to the newest that is not root's.
     ///
     /// # Errors
     /// If the kernel does not count, or the list cannot be read.
@@ -192,7 +195,7 @@ impl Meter {
         let programs = engine.deciding()?;
         let has_users = programs.iter().any(|(attachment, _)| attachment.uid != 0);
         if !programs.is_empty() && engine.accounting.count()? {
-            // What was not counted until now.
+            // Programs not counted until now.
             let counted = programs.iter().filter_map(|program| counted(program).ok());
             self.last = counted.map(|counted| (counted.program, counted)).collect();
             self.asked = Instant::now();
@@ -211,7 +214,7 @@ impl Meter {
                 }
             }
         }
-        // What cannot be asked now may be the next time.
+        // What cannot be queried now may succeed next time.
         if are_all_known {
             self.last.clear();
         }
@@ -223,7 +226,7 @@ impl Meter {
         Ok(costs)
     }
 
-    /// A program that is new was counted from its beginning.
+    /// A new program was counted from its start.
     fn cost(&self, now: &Counted) -> Cost {
         let unknown = Counted { program: now.program, runs: 0, ns: 0, at: self.asked };
         now.since(self.last.get(&now.program).unwrap_or(&unknown))

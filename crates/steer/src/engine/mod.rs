@@ -1,17 +1,19 @@
-//! Deploying policies: the one place that serves [`Request`]s, whether they come from this process or, through the
-//! daemon, from another.
+//! Deploying policies: the one place that serves [`Request`]s, whether they come from this process or,
+//! through the daemon, from another.
 //!
-//! - **I1** What an attachment is made of is complete before any input meets it, and what failed half-way is undone.
-//! - **I2** Everything that is attached is recorded, and what is recorded and dead is removed ([`Engine::collect`]).
-//! - **I3** An engine keeps nothing in memory that it could not find again.
-//! - **I4** Only root gets the maps that Heddle makes for itself, but for the executors' lines: what is written into some
-//!   of them is where the kernel reads from.
-//! - **I5** Nothing that a caller can make slow happens while others wait: a stranger's object is read, and sockets that are
-//!   not free yet are waited for, before the lock. What takes the lock of a stranger's socket is done in a process apart
-//!   ([`heddle_sys::apart`]). Users take turns; lists and counts wait for nobody.
-//! - **I6** Each request may be served by a thread with descriptors of its own: the engine keeps none of what such a thread
-//!   opened (`keeper`).
-//! - **I7** Dead is what the kernel says is gone, and nothing else ([`Engine::collect`]).
+//! - **I1** An attachment is complete before any input reaches it, and a failed one is undone.
+//! - **I2** Everything attached is recorded, and recorded attachments that are dead are removed
+//!   ([`Engine::collect`]).
+//! - **I3** An engine keeps nothing in memory that it could not recover.
+//! - **I4** Only root gets the maps that Heddle makes for itself, except the executors' lines: some hold
+//!   addresses that the kernel reads from.
+//! - **I5** Nothing that a caller can slow down happens while others wait: a user's object is read, and
+//!   sockets that are not free yet are waited for, before the lock is taken. Calls that take the lock of a
+//!   user's socket run in a separate process ([`heddle_sys::apart`]). Users take turns; lists and counts
+//!   never wait.
+//! - **I6** Each request may be served by a thread with its own descriptors: the engine keeps none that such
+//!   a thread opened (`keeper`).
+//! - **I7** An attachment is dead only if the kernel says so ([`Engine::collect`]).
 
 mod attach_point;
 mod claims;
@@ -57,21 +59,21 @@ use crate::request::{
     Answer, Attachment, Error, ErrorKind, MapInfo, Policy, Request, Role, Status,
 };
 
-/// Characters that are kept of a text that a caller gives.
+/// Characters kept of a text from a caller.
 const MAX_TEXT: usize = 256;
-/// The same of an error, which may repeat what the caller said.
+/// Characters kept of an error, which may repeat the caller's text.
 const MAX_ERROR: usize = 16 << 10;
-/// Bytes of the attachments in one answer; one record is a quarter of that at most.
+/// Bytes of attachments in one answer; a record is at most a quarter of that.
 const PAGE: usize = 1 << 20;
 
-/// Who asks.
+/// The user who makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The user. 0 may do everything with every attachment; others with their own.
+    /// The uid. Root (0) may do everything with every attachment; others only with their own.
     pub uid: u32,
 }
 
-/// Takes apart a compiled policy of a stranger; in the daemon, in a process of its own.
+/// Parses a user's compiled policy; the daemon does so in a separate process.
 pub type Reader = Box<dyn Fn(&[u8]) -> Result<Object, Error> + Send + Sync>;
 
 /// Deploys policies on this machine.
@@ -81,15 +83,15 @@ pub struct Engine {
     quota: Quota,
     turns: Turns,
     left: RemainingMaps,
-    /// Evictions that could not be written down yet, with the reasons.
+    /// Evictions that could not be recorded yet, with the reasons.
     evicted: Mutex<BTreeMap<u32, String>>,
     ended: EndedFile,
-    /// Those that ended since [`Engine::collect`] last told.
+    /// Attachments that ended since the last [`Engine::collect`].
     dead: Mutex<Vec<Dead>>,
     accounting: Accounting,
 }
 
-/// The right to change the state: before others in this process, and before other processes.
+/// The right to change the state, within this process and among processes.
 struct Locked<'a> {
     _turn: Turn<'a>,
     _file: File,
@@ -98,17 +100,18 @@ struct Locked<'a> {
 /// What a request brings, and the descriptors that go with it.
 pub type Served = Result<(Answer, Vec<OwnedFd>), Error>;
 
-/// A descriptor with what it is.
+/// A descriptor with its role.
 type TypedDescriptors = Vec<(Role, OwnedFd)>;
 
 impl Engine {
-    /// An engine over `state`, which takes compiled policies apart with `reader`.
+    /// Creates an engine over `state`, which parses compiled policies with `reader`.
     ///
     /// # Errors
-    /// If the state's folders cannot be made, the kernel does not say how many CPUs there are, or there can be no thread.
+    /// If the state's folders cannot be made, the kernel does not report the number of CPUs, or no thread can
+    /// be started.
     pub fn new(state: State, reader: Reader) -> Result<Self, Error> {
         state.prepare()?;
-        // What maps take depends on it, and once it was read it needs no descriptor.
+        // The size of maps depends on it, and once read it needs no descriptor.
         possible_cpus().map_err(|error| Error::system("cannot count the CPUs", &error))?;
         let left = RemainingMaps::at(state.run().join("maps-left"));
         let (turns, evicted, dead) = (Turns::default(), Mutex::default(), Mutex::default());
@@ -128,13 +131,13 @@ impl Engine {
         })
     }
 
-    /// The same engine, which gives no user but root more than `quota`.
+    /// Limits every user but root to `quota`.
     #[must_use]
     pub fn with_quota(self, quota: Quota) -> Self {
         Self { quota, ..self }
     }
 
-    /// The engine of this machine, in this process: for root, without the daemon.
+    /// Returns this machine's engine, in this process: for root, without the daemon.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -142,16 +145,16 @@ impl Engine {
         Self::new(State::system(), Box::new(read_here))
     }
 
-    /// Where it keeps what outlives it.
+    /// Returns the state that outlives it.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Does what `request` says, for `caller`.
+    /// Serves `request` for `caller`.
     ///
     /// # Errors
-    /// What was wrong, and what to do. Nothing changed then, unless the text says so.
+    /// What was wrong, and what to do. Nothing has changed then, unless the text says so.
     pub fn serve(&self, caller: Caller, request: Request, fds: Vec<OwnedFd>) -> Served {
         self.answer(caller, request, fds).map_err(|mut error| {
             if error.text.len() > MAX_ERROR {
@@ -186,7 +189,8 @@ impl Engine {
         }
     }
 
-    /// Keeps others from changing the state, after what is dead was removed: of this caller; of all, if it is root.
+    /// Takes the right to change the state, after removing dead attachments: the caller's, or all if it is
+    /// root.
     fn locked(&self, caller: Caller) -> Result<Locked<'_>, Error> {
         let turn = self.turns.change(false);
         let locked = Locked { _file: self.state.lock()?, _turn: turn };
@@ -194,7 +198,8 @@ impl Engine {
         Ok(locked)
     }
 
-    /// A page of the caller's attachments. Before the first, what is dead is removed, if nobody changes anything just now.
+    /// Returns a page of the caller's attachments. Before the first, dead ones are removed unless a change is
+    /// under way.
     fn list(&self, caller: Caller, after: u32) -> Served {
         if after == 0
             && let Some(_turn) = self.turns.try_change()
@@ -206,7 +211,7 @@ impl Engine {
         list.retain(|attachment| attachment.id > after && may(caller, attachment));
         let evicted = self.evicted();
         for attachment in &mut list {
-            // For quotas only, as those of one just attached.
+            // Used for quotas only, as in a new attachment.
             attachment.maps.clear();
             if let Some(why) = evicted.get(&attachment.id) {
                 attachment.status = Status::Evicted(why.clone());
@@ -226,8 +231,8 @@ impl Engine {
         let Request::Attach { policy, hook, below, pid, command, roles } = request else {
             return Err(invalid("not to attach"));
         };
-        // Declared first, so closed last: the closing of a stranger's descriptor may take as long as he likes (his own file
-        // system, say), and nobody waits for that.
+        // Declared first, so dropped last: closing a user's descriptor may take as long as the user likes (a
+        // FUSE file, say), and must delay no other.
         let mut given = pair(roles, fds)?;
         let _user = self.turns.user(caller.uid);
         self.accounting.admit(caller)?;
@@ -282,7 +287,7 @@ impl Engine {
             shared,
             below,
         )?;
-        // Only a note is left of it otherwise, and that keeps nobody from attaching.
+        // Otherwise only its note is missing, which must not prevent the attachment.
         let _ = self.ended.succeeded_by(&stored.attachment);
         Ok((Answer::Attached(stored.attachment), Vec::new()))
     }
@@ -318,7 +323,7 @@ impl Engine {
         let stored = self.open(caller, id)?;
         let wanted = Demand { policy: Some(&object), replaces: Some(id), ..Demand::default() };
         self.quota.check(&self.state, &self.left, caller, wanted)?;
-        // Those that the new policy goes on with are counted once.
+        // Maps that the new policy reuses are counted once.
         self.left.add(stored.attachment.uid, &stored.maps)?;
         attach_point::replace(&self.state, stored, policy, &object)?;
         self.evicted().remove(&id);
@@ -333,12 +338,13 @@ impl Engine {
         self.dead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an attachment's policy away, for a reason; the kernel decides from now on. It goes before all who wait to
-    /// change something.
+    /// Evicts an attachment's policy and notes the reason; the kernel decides from now on. Goes ahead of all
+    /// who wait to change something.
     ///
     /// # Errors
-    /// If there is no such attachment, or the kernel refuses. If the record cannot be written (a full disk, say), the
-    /// policy is gone nevertheless, [`Request::List`] says so, and [`Self::write_evicted`] tries again.
+    /// If there is no such attachment, or the kernel refuses. If the record cannot be written (a full disk,
+    /// say), the policy is gone nevertheless, [`Request::List`] says so, and [`Self::write_evicted`] tries
+    /// again.
     pub fn evict(&self, id: u32, why: &str) -> Result<(), Error> {
         let _turn = self.turns.change(true);
         let _lock = self.state.lock()?;
@@ -348,7 +354,7 @@ impl Engine {
         self.write_evictions()
     }
 
-    /// Writes down the evictions that could not be before.
+    /// Records the evictions that could not be recorded before.
     ///
     /// # Errors
     /// If they still cannot.
@@ -361,7 +367,7 @@ impl Engine {
         self.write_evictions()
     }
 
-    /// For whoever has the lock.
+    /// Call with the lock.
     fn write_evictions(&self) -> Result<(), Error> {
         let waiting: Vec<(u32, String)> = self.evicted().clone().into_iter().collect();
         let mut result = Ok(());
@@ -377,7 +383,7 @@ impl Engine {
             if written.is_ok() {
                 self.evicted().remove(&id);
             }
-            // One that cannot be written keeps no other from being.
+            // One failure must not keep the others from being recorded.
             result = result.and(written);
         }
         result
@@ -392,7 +398,7 @@ impl Engine {
         Err(Error::new(ErrorKind::Denied, format!("attachment {id} belongs to user {uid}")))
     }
 
-    /// What is to decide, with its parameters set, and those as they were understood.
+    /// Returns the policy with its parameters set, and the parameters as understood.
     fn object(&self, policy: &Policy) -> Result<(Object, Vec<(String, String)>), Error> {
         let name = clean(&policy.name);
         let mut object = match &policy.object {
@@ -422,7 +428,7 @@ fn unknown_policy(name: &str) -> Error {
     )
 }
 
-/// Takes apart a compiled policy in this process.
+/// Parses a compiled policy in this process.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -445,7 +451,7 @@ fn pair(roles: Vec<Role>, fds: Vec<OwnedFd>) -> Result<TypedDescriptors, Error> 
     Ok(roles.into_iter().zip(fds).collect())
 }
 
-/// The maps that a caller may have (I4).
+/// Returns the maps that a caller may have (I4).
 fn maps(caller: Caller, stored: &Stored) -> Served {
     let may = |name: &str| caller.uid == 0 || !name.starts_with("hd_") || name == LINES;
     let of = || stored.maps.iter().filter(|(name, _)| may(name));
@@ -461,7 +467,7 @@ fn map_info(name: &str, spec: &heddle_bpf::MapSpec) -> MapInfo {
     MapInfo { name: name.into(), key_size, value_size, entries, mappable }
 }
 
-/// A text of a caller's, which others will read on their terminals.
+/// Cleans a text from a caller, which others will read on their terminals.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).take(MAX_TEXT).collect()
 }

@@ -1,5 +1,5 @@
-//! The process with whose end an attachment ends. It is written down as number and time of start, not kept as a
-//! descriptor, so that whoever looks later, after a restart too, can tell whether it is still the same.
+//! The process whose exit ends an attachment. It is recorded as pid and start time, not kept as a descriptor,
+//! so that a later check, even after a restart, can tell whether it is still the same process.
 
 use std::fs;
 use std::io::{self, ErrorKind as Io};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::{TypedDescriptors, invalid};
 use crate::request::{Error, ProcessId, Role};
 
-/// Takes the owner out of what was given.
+/// Takes the owner out of the descriptors given.
 pub fn take(given: &mut TypedDescriptors) -> Result<Option<ProcessId>, Error> {
     let Some(at) = given.iter().position(|(role, _)| *role == Role::Owner) else { return Ok(None) };
     let (_, pidfd) = given.swap_remove(at);
@@ -34,23 +34,23 @@ fn process_id(pidfd: &OwnedFd) -> Result<Option<ProcessId>, Error> {
     Ok(started.map(|started| ProcessId { pid, started }))
 }
 
-/// Whether a descriptor is of a process. Its name tells, without a question to what it is of: the `fdinfo` of an epoll takes a
-/// lock that its user can keep.
+/// Returns whether a descriptor is a pidfd. Its link name tells, without touching the object: the `fdinfo` of
+/// an epoll takes a lock that its user can hold.
 fn is_pidfd(fd: &OwnedFd) -> Result<bool, Error> {
     let name = fs::read_link(format!("/proc/thread-self/fd/{}", fd.as_raw_fd()));
     let name = name.map_err(|error| unknown(&error))?;
     let name = name.as_os_str().as_encoded_bytes();
-    // Kernel 6.9 says the second; names of files begin with a `/`.
+    // Kernel 6.9 uses the second form; names of files begin with a `/`.
     Ok(name == b"anon_inode:[pidfd]" || name.starts_with(b"pidfd:"))
 }
 
-/// When the process of a number was started; none if there is none, or it has ended and only waits to be asked how.
+/// Returns when process `pid` was started; `None` if there is none, or it is a zombie.
 fn started(pid: u32) -> io::Result<Option<u64>> {
     let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Err(error) if is_gone(&error) => return Ok(None),
         stat => stat?,
     };
-    // The name, in brackets, may have anything in it.
+    // The name, in parentheses, may contain anything.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let malformed = || io::Error::new(Io::InvalidData, format!("/proc/{pid}/stat says `{stat}`"));
@@ -59,7 +59,7 @@ fn started(pid: u32) -> io::Result<Option<u64>> {
     Ok((!matches!(state, "Z" | "X")).then_some(started))
 }
 
-/// What the kernel says where there is no such process. That there are too many open files, say, is not that.
+/// What the kernel says if there is no such process. Too many open files, say, is another error.
 fn is_gone(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
 }
@@ -68,10 +68,10 @@ fn unknown(error: &io::Error) -> Error {
     Error::system("cannot tell whether the owner runs", error)
 }
 
-/// Whether it still runs.
+/// Returns whether it still runs.
 ///
 /// # Errors
-/// If that cannot be told.
+/// If this cannot be determined.
 pub fn alive(owner: ProcessId) -> Result<bool, Error> {
     let started = started(owner.pid).map_err(|error| unknown(&error))?;
     Ok(started == Some(owner.started))

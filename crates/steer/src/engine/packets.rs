@@ -1,4 +1,5 @@
-//! Attachments below sockets: the packets of a port, as they come from an interface. Whose a port is: [`super::claims`].
+//! Attachments below sockets: the packets of a port, as they arrive at an interface. Ownership of ports:
+//! [`super::claims`].
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -15,10 +16,11 @@ use crate::hook::xdp::{self, Executors, Interface, Mode, PolicyError, Root};
 use crate::policy::{Maps, Object};
 use crate::request::{Attachment, Error, ErrorKind, PacketTarget, Policy, Role, Slot, Status};
 
-/// Packets that may wait for a CPU.
+/// Maximum packets waiting for a CPU.
 const CPU_QUEUE: u32 = 2048;
 
-/// What the executors of a hook are, and how its root is attached. Packets go to other CPUs from the driver only.
+/// Returns what the executors of a hook are, and how its root is attached. Only from the driver can packets
+/// go to other CPUs.
 fn means(hook: Hook) -> (Executors, Mode) {
     match hook {
         Hook::CpuRedirect => (Executors::Cpus, Mode::Native),
@@ -68,14 +70,14 @@ pub fn attach(
     attachment.map_bytes = of_policy(&maps);
     let stored = Stored { attachment, root: Program::from_fd(fd), maps };
     enter(state, &stored, &root, &program, &claims).inspect_err(|_| {
-        // What is wrong is in the error; what this leaves behind decides nothing (I1).
+        // The error says what is wrong; nothing left behind decides anything (I1).
         let _ = leave(state, &stored);
         let _ = state.remove(stored.attachment.id);
     })?;
     Ok(stored)
 }
 
-/// A slot for one more attachment of user `uid`, if it may have one.
+/// Returns a slot for one more attachment of user `uid`, if the quota permits.
 fn free_slot(
     state: &State,
     quota: &Quota,
@@ -87,7 +89,7 @@ fn free_slot(
     let interface = &claims.interface;
     let asked = |error: io::Error| failed("cannot ask", interface, &error);
     let there = xdp::claims(&root.maps).map_err(asked)?;
-    // A slot is its attachment's for as long as that is recorded, whatever is left in it: it may have been evicted.
+    // A slot belongs to its attachment while that is recorded, even if empty: it may have been evicted.
     let (mut taken, mut slots) = (Vec::new(), Vec::new());
     for attachment in state.list()? {
         let Some(slot) = attachment.slot.filter(|slot| slot.root == key) else { continue };
@@ -107,7 +109,7 @@ fn free_slot(
     xdp::free_slot(&root.maps, &taken).map_err(asked)?.ok_or_else(full)
 }
 
-/// The moment at which packets begin to meet the policy.
+/// The moment at which the policy begins to receive packets.
 fn enter(
     state: &State,
     stored: &Stored,
@@ -134,7 +136,7 @@ fn slot(stored: &Stored) -> Result<&Slot, Error> {
         .ok_or_else(|| invalid("an attachment below sockets without its slot"))
 }
 
-/// Puts the executors in place; their labels.
+/// Installs the executors and returns their labels.
 fn executors(
     maps: &Maps,
     hook: Hook,
@@ -177,9 +179,9 @@ fn folder(state: &State, key: &str) -> PathBuf {
     state.pins().join(key)
 }
 
-/// The root of the interface: the one that is there, or a new one, pinned. It is in the driver wherever a user other than
-/// root asks first and the driver can, so that no user's wish shuts out another's: what is asked for behind the driver
-/// works in it as well.
+/// Returns the interface's root: the existing one, or a new one, pinned. If a user other than root is the
+/// first to ask, it runs in the driver if the driver supports it, so that a user's choice cannot exclude
+/// another's: generic-mode attachments work there as well.
 fn root(
     state: &State,
     key: &str,
@@ -206,7 +208,7 @@ fn root(
                 );
                 return Err(Error::new(ErrorKind::Busy, text));
             }
-            // Somebody took it off.
+            // It was detached by another process.
             None => Root::unpin(&folder).map_err(about)?,
         }
     }
@@ -226,7 +228,7 @@ fn root(
     Ok(root)
 }
 
-/// Opens the root that an attachment belongs to; `None` if it is gone, with its interface or by somebody's hand.
+/// Opens the root that an attachment belongs to; `None` if it is gone, with its interface or by hand.
 fn open(state: &State, stored: &Stored) -> Result<Option<Root>, Error> {
     open_root(state, slot(stored)?)
 }
@@ -236,10 +238,10 @@ fn open_root(state: &State, slot: &Slot) -> Result<Option<Root>, Error> {
         .map_err(|error| Error::system(format!("cannot open {}", slot.root), &error))
 }
 
-/// Whether the interface is there, with the root and a claim that holds.
+/// Returns whether the interface exists, with the root and a claim that holds.
 ///
 /// # Errors
-/// If that cannot be told.
+/// If this cannot be determined.
 pub fn alive(state: &State, attachment: &Attachment) -> Result<bool, Error> {
     let Some(slot) = &attachment.slot else { return Ok(false) };
     let Some(root) = open_root(state, slot)? else { return Ok(false) };
@@ -247,7 +249,7 @@ pub fn alive(state: &State, attachment: &Attachment) -> Result<bool, Error> {
         .map_err(|error| Error::system(format!("cannot ask {}", slot.root), &error))
 }
 
-/// Puts another policy in the place of an attachment's.
+/// Replaces the policy of an attachment.
 pub fn replace(
     state: &State,
     mut stored: Stored,
@@ -268,20 +270,20 @@ pub fn replace(
     state.keep(&stored)?;
     let put = xdp::put_policy(&root.maps, slot(&stored)?.number, &program);
     put.map_err(|error| {
-        // What is wrong is in the error.
+        // The error says what is wrong.
         let _ = state.keep(&old);
         Error::system("cannot put the new policy in place; the old one decides", &error)
     })
 }
 
-/// Takes the policy away: the packets of its ports pass.
+/// Removes the policy: the packets of its ports pass.
 pub fn evict(state: &State, stored: &Stored) -> Result<(), Error> {
     let Some(root) = open(state, stored)? else { return Ok(()) };
     let taken = xdp::take_policy(&root.maps, slot(stored)?.number).map(drop);
     taken.map_err(|error| Error::system("cannot take the policy away", &error))
 }
 
-/// Gives policy and claims back, and takes the root off an interface that has no others.
+/// Releases policy and claims, and detaches the root from an interface that has no others.
 pub fn leave(state: &State, stored: &Stored) -> Result<(), Error> {
     let Some(root) = open(state, stored)? else { return Ok(()) };
     let slot = slot(stored)?;
@@ -296,8 +298,8 @@ pub fn leave(state: &State, stored: &Stored) -> Result<(), Error> {
     left().map_err(|error| Error::system("cannot take the policy off the interface", &error))
 }
 
-/// Removes what a command that was killed half-way has left on interfaces: claims and policies of no attachment, roots
-/// without claims. For whoever has the lock. What could not be removed now is returned.
+/// Removes what a killed command left on interfaces: claims and policies without an attachment, roots without
+/// claims. Call with the lock. Returns what could not be removed now.
 ///
 /// # Errors
 /// If the records or the pins cannot be read.
@@ -322,7 +324,7 @@ pub fn sweep(state: &State) -> Result<Vec<Error>, Error> {
     Ok(failed)
 }
 
-/// Takes from the root in `folder` what is of none of `slots`, and the root itself if there are none.
+/// Removes from the root in `folder` everything outside `slots`, and the root itself if there are none.
 fn tidy(folder: &Path, slots: &[u32]) -> io::Result<()> {
     if slots.is_empty() {
         return Root::unpin(folder);

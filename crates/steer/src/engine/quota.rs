@@ -1,4 +1,4 @@
-//! How much of the machine one user may have. Memory of maps is charged to whoever loads them, which is the daemon.
+//! Per-user limits. The kernel charges the memory of maps to the process that loads them, the daemon.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,23 +11,23 @@ use crate::hook::xdp::{Interface, MAX_SLOTS};
 use crate::policy::{Maps, Object, map_memory};
 use crate::request::{Attachment, CountedMap, Error, ErrorKind};
 
-/// The most that one user may have. Root may have any number.
+/// The limits of one user. Root has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Attachments.
     pub attachments: usize,
     /// Executors, of all attachments together.
     pub executors: usize,
-    /// Bytes of the maps that policies declare, of all attachments together; a shared map counts once, and one that somebody
-    /// has a descriptor of for as long as it is there.
+    /// Bytes of the maps that policies declare, over all attachments; a shared map counts once, and a map of
+    /// which a process holds a descriptor counts as long as it exists.
     pub map_bytes: u64,
     /// Attachments below sockets at one interface.
     pub slots: usize,
-    /// Addresses and ports that are claimed at one interface.
+    /// Addresses and ports claimed at one interface.
     pub claims: usize,
-    /// The interfaces of this process's network namespace at whose packets they may be.
+    /// The interfaces of this process's network namespace whose packets users may steer.
     pub interfaces: Vec<String>,
-    /// What all users but root may have together, as many times as one.
+    /// What all users but root may have together, as a multiple of one user's limit.
     pub users: usize,
 }
 
@@ -65,11 +65,11 @@ pub struct Demand<'a> {
     pub attachment: bool,
     /// New executors.
     pub executors: usize,
-    /// A policy, whose maps are made.
+    /// A policy, whose maps are created.
     pub policy: Option<&'a Object>,
-    /// Maps that are there and are not made.
+    /// Existing maps, which are not created.
     pub shared: Option<&'a Maps>,
-    /// The attachment whose maps go in exchange.
+    /// The attachment whose maps are released in exchange.
     pub replaces: Option<u32>,
 }
 
@@ -78,7 +78,7 @@ impl Quota {
         uid == 0 || *self == Self::NONE
     }
 
-    /// Whether `caller` may have `wanted` too.
+    /// Checks that `caller` may have `wanted` too.
     pub fn check(
         &self,
         state: &State,
@@ -95,14 +95,16 @@ impl Quota {
             all.iter().filter(|attachment| attachment.uid == caller.uid).collect();
         let refuse = |what: &str, has: String, most: String| {
             let text = format!(
-                "user {} has {has} {what}, and may have {most}: end an attachment (`heddle steer ls`), or have the quota raised (`heddled --help`)",
+                "user {} has {has} {what}, and may have {most}: end an attachment (`heddle steer ls`), \
+                 or have the quota raised (`heddled --help`)",
                 caller.uid
             );
             Err(Error::new(ErrorKind::Denied, text))
         };
         let full = |what: &str| {
             let text = format!(
-                "all users together have as many {what} as they may: wait until some end, or have the quota raised (`heddled --help`)"
+                "all users together have as many {what} as they may: wait until some end, or have the \
+                 quota raised (`heddled --help`)"
             );
             Err(Error::new(ErrorKind::Busy, text))
         };
@@ -130,7 +132,7 @@ impl Quota {
         if bytes.saturating_add(new) > self.map_bytes {
             let mib = |bytes: u64| format!("{:.1} MiB", bytes.div_ceil(1 << 10) as f64 / 1024.0);
             return refuse(
-                "of maps (those that somebody has open count too)",
+                "of maps (those that a process holds open count too)",
                 mib(bytes),
                 mib(self.map_bytes),
             );
@@ -142,7 +144,7 @@ impl Quota {
         Ok(())
     }
 
-    /// Whether user `uid` may be at the packets of an interface of this name.
+    /// Checks that user `uid` may steer packets of an interface of this name.
     pub fn check_interface(&self, uid: u32, name: &str) -> Result<(), Error> {
         if self.is_free(uid) || self.interfaces.iter().any(|allowed| allowed == name) {
             return Ok(());
@@ -152,12 +154,14 @@ impl Quota {
             names => format!("{} are", names.join(", ")),
         };
         let text = format!(
-            "interface `{name}` is not open to user {uid} ({there}): root attaches there, or has heddled open it (`heddled --interface {name}`); socket-select needs no interface"
+            "interface `{name}` is not open to user {uid} ({there}): root attaches there, or has \
+             heddled open it (`heddled --interface {name}`); socket-select needs no interface"
         );
         Err(Error::new(ErrorKind::Denied, text))
     }
 
-    /// Whether `interface` is where the names of [`Self::interfaces`] are: in this process's network namespace.
+    /// Checks that `interface` is in this process's network namespace, to which the names of
+    /// [`Self::interfaces`] refer.
     pub fn check_namespace(&self, uid: u32, interface: &Interface) -> Result<(), Error> {
         if self.is_free(uid) {
             return Ok(());
@@ -172,7 +176,7 @@ impl Quota {
         Err(Error::new(ErrorKind::Denied, text))
     }
 
-    /// Whether user `uid` may have `claims` and one more of `slots` at an interface.
+    /// Checks that user `uid` may have `claims` and one more of `slots` at an interface.
     pub fn check_slots(
         &self,
         uid: u32,
@@ -193,8 +197,8 @@ impl Quota {
         self.check_claims(uid, interface, claims)
     }
 
-    /// Whether user `uid` may have `claims` at an interface. Also while they are being made, so that they do not become
-    /// more.
+    /// Checks that user `uid` may have `claims` at an interface. Also used while they are produced, to bound
+    /// them.
     pub fn check_claims(&self, uid: u32, interface: &str, claims: usize) -> Result<(), Error> {
         if self.is_free(uid) || claims <= self.claims {
             return Ok(());
@@ -207,24 +211,24 @@ impl Quota {
     }
 }
 
-/// Bytes that a map takes.
+/// Returns the bytes that a map takes.
 pub fn map_bytes(spec: &MapSpec) -> u64 {
     with_notes(map_memory(spec))
 }
 
-/// With what the kernel notes of a map, a page of what can be mapped among it. What is not known is as much as there can be: the
-/// engine has read beforehand what it takes to know.
+/// Includes the kernel's bookkeeping for a map, such as a page if it can be mapped. If unknown, this is the
+/// largest value: the engine has read beforehand what the computation needs.
 fn with_notes(memory: io::Result<u64>) -> u64 {
     const NOTES: u64 = 5 << 10;
     memory.map_or(u64::MAX, |memory| memory.saturating_add(NOTES))
 }
 
-/// What attachments have of maps, as their records say: no map has to be opened.
+/// The maps of attachments, from their records: no map needs to be opened.
 #[derive(Debug, Default)]
 struct Used {
-    /// Bytes by the kernel's number: attachments may share a map.
+    /// Bytes by the kernel's map id: attachments may share a map.
     maps: BTreeMap<u32, u64>,
-    /// Of attachments whose records, of an older heddled, do not tell their maps apart.
+    /// Bytes of attachments whose records, from an older heddled, do not list their maps.
     other: u64,
 }
 
@@ -245,22 +249,22 @@ impl Used {
     }
 }
 
-/// The maps of a policy, for its attachment's record.
+/// Returns the maps of a policy, for its attachment's record.
 ///
 /// # Errors
-/// If the kernel does not tell their numbers.
+/// If the kernel does not report their ids.
 pub fn counted(maps: &Maps) -> io::Result<Vec<CountedMap>> {
     of_users(maps)
         .map(|map| Ok(CountedMap { id: map.id()?, bytes: map_bytes(map.spec()) }))
         .collect()
 }
 
-/// Those that a policy declares.
+/// Returns those that a policy declares.
 fn of_users(maps: &Maps) -> impl Iterator<Item = &Map> {
     maps.iter().filter(|(name, _)| !name.starts_with("hd_")).map(|(_, map)| map)
 }
 
-/// Bytes of the maps of a policy that a deployment has.
+/// Returns the bytes of the maps that a deployment's policy has.
 pub fn of_policy(maps: &Maps) -> u64 {
     of_users(maps).map(|map| map_bytes(map.spec())).fold(0, u64::saturating_add)
 }

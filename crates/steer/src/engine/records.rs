@@ -1,4 +1,4 @@
-//! The records of attachments: files that are read again only when they have changed.
+//! The records of attachments: files that are reread only if they have changed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -21,11 +21,11 @@ pub struct Records {
 #[derive(Debug)]
 struct Read {
     version: Version,
-    /// None if it was damaged.
+    /// `None` if it was damaged.
     attachment: Option<Attachment>,
 }
 
-/// What tells a file from another of its name: records are replaced, never changed.
+/// Distinguishes a file from another of the same name: records are replaced, never changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
     inode: u64,
@@ -41,15 +41,15 @@ impl Version {
 }
 
 impl Records {
-    /// The records in `folder`.
+    /// Uses the records in `folder`.
     pub fn at(folder: &Path) -> Self {
         Self { folder: folder.into(), read: Arc::default() }
     }
 
-    /// All that are whole, by number. A stat a record, and a read for those that have changed.
+    /// Returns all intact records, by id. Costs a stat per record, and a read for those that have changed.
     ///
     /// # Errors
-    /// If the folder or a record cannot be read: that says nothing about what is attached.
+    /// If the folder or a record cannot be read: then it is unknown what is attached.
     pub fn list(&self) -> Result<Vec<Attachment>, Error> {
         let failed =
             |error| Error::system(format!("cannot read {}", self.folder.display()), &error);
@@ -73,7 +73,7 @@ impl Records {
         Ok(list)
     }
 
-    /// The record of a number; `None` if there is none, or a damaged one.
+    /// Returns the record of an id; `None` if there is none, or a damaged one.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -81,7 +81,7 @@ impl Records {
         self.record(&mut self.read(), id)
     }
 
-    /// Reads a record again the next time, whatever its file looks like then.
+    /// Forces a reread of a record next time.
     pub fn forget(&self, id: u32) {
         self.read().remove(&id);
     }

@@ -1,5 +1,5 @@
-//! Maps that outlive their attachment because somebody has a descriptor of them: they still take memory, so they still
-//! count. The kernel's numbers of maps go up and are not used again for two thousand million maps.
+//! Maps that outlive their attachment because a process holds a descriptor of them: they still take memory,
+//! so they still count. The kernel's map ids increase and are not reused for two billion maps.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind as Io, Write as _};
@@ -15,10 +15,10 @@ use crate::executor::LINES;
 use crate::policy::Maps;
 use crate::request::{Error, ErrorKind};
 
-/// How many of them a user may keep.
+/// The maximum number per user.
 const MOST: usize = 512;
 
-/// A map that was an attachment's.
+/// A map of a former attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct LeftMap {
     uid: u32,
@@ -26,7 +26,7 @@ struct LeftMap {
     bytes: u64,
 }
 
-/// Those that may still be there, in a file for the next process.
+/// Maps that may still exist, in a file for the next process.
 #[derive(Debug)]
 pub struct RemainingMaps {
     file: PathBuf,
@@ -34,17 +34,17 @@ pub struct RemainingMaps {
 }
 
 impl RemainingMaps {
-    /// Those that the file at `file` tells of.
+    /// Loads those listed in `file`.
     pub fn at(file: PathBuf) -> Self {
         Self { file, maps: Mutex::default() }
     }
 
-    /// `maps`, of a policy of user `uid`, are about to lose their attachment.
+    /// Notes that `maps`, of a policy of user `uid`, are about to lose their attachment.
     ///
     /// # Errors
     /// If the file cannot be read or written. They count nevertheless, until this process ends.
     pub fn add(&self, uid: u32, maps: &Maps) -> Result<(), Error> {
-        // Root has no quota that they could count for.
+        // Root has no quota to count them against.
         if uid == 0 {
             return Ok(());
         }
@@ -61,12 +61,12 @@ impl RemainingMaps {
         .map(drop)
     }
 
-    /// Bytes of those of user `uid` that are there and not `counted` for his attachments; and of those of all users that are not
-    /// `counted_together`.
+    /// Returns the bytes of user `uid`'s existing maps that are not `counted` for their attachments; and of
+    /// all users' that are not `counted_together`.
     ///
     /// # Errors
-    /// If the user has too many, each of which has to be looked for at every change; if the file cannot be read or written,
-    /// or the kernel does not say what is there.
+    /// If the user has too many, since each is looked up at every change; if the file cannot be read or
+    /// written, or the kernel does not report what exists.
     pub fn bytes(
         &self,
         uid: u32,
@@ -86,14 +86,15 @@ impl RemainingMaps {
         }
         if number > MOST {
             let text = format!(
-                "user {uid} keeps {number} maps open of attachments that have ended, and may keep {MOST}: close their descriptors"
+                "user {uid} keeps {number} maps open of attachments that have ended, and may keep \
+                 {MOST}: close their descriptors"
             );
             return Err(Error::new(ErrorKind::Denied, text));
         }
         Ok((own, all))
     }
 
-    /// What there is after `change`, without those that are gone.
+    /// Applies `change`, drops maps that no longer exist, and returns the rest.
     fn change(&self, change: impl FnOnce(&mut Vec<LeftMap>)) -> Result<Vec<LeftMap>, Error> {
         let failed = |error: io::Error| {
             Error::system(format!("cannot keep {}", self.file.display()), &error)
@@ -125,7 +126,7 @@ impl RemainingMaps {
     fn read(&self) -> io::Result<Vec<LeftMap>> {
         match fs::read(&self.file) {
             Err(error) if error.kind() == Io::NotFound => Ok(Vec::new()),
-            // What is damaged tells nothing, as a record that is.
+            // A damaged file is treated as empty, like a damaged record.
             bytes => Ok(serde_json::from_slice(&bytes?).unwrap_or_default()),
         }
     }

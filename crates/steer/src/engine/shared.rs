@@ -1,4 +1,4 @@
-//! Maps that a policy uses in the place of its own: how two policies, at two hooks or in two programs, share one.
+//! Maps that a policy uses instead of its own: how two policies, at two hooks or in two programs, share one.
 
 use heddle_bpf::{Map, MapKind};
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -7,7 +7,7 @@ use super::{TypedDescriptors, invalid};
 use crate::policy::{Maps, Object, declared};
 use crate::request::{Error, ErrorKind, Role};
 
-/// Takes the shared maps out of what was given.
+/// Takes the shared maps out of the descriptors given.
 pub fn take(given: &mut TypedDescriptors, object: &Object) -> Result<Maps, Error> {
     let (maps, rest) = std::mem::take(given)
         .into_iter()
@@ -16,7 +16,8 @@ pub fn take(given: &mut TypedDescriptors, object: &Object) -> Result<Maps, Error
     let mut shared = Maps::new();
     for (role, fd) in maps {
         let Role::Map { name } = role else { continue };
-        // A program writes to a map whatever the descriptor says, so that must have been allowed to its giver already.
+        // A program can write to a map whatever the descriptor's mode, so the giver must already have write
+        // access.
         let access = fcntl_getfl(&fd).map_err(|error| Error::system("no map", &error.into()))?;
         if access & OFlags::RWMODE != OFlags::RDWR {
             let text = format!("the descriptor for map `{name}` may not read and write it");
@@ -40,7 +41,8 @@ fn check(name: &str, map: &Map, object: &Object) -> Result<(), Error> {
     let spec = map.spec();
     if !matches!(spec.kind, MapKind::Array | MapKind::Hash) || !declared(decl, spec) {
         return Err(invalid(format!(
-            "map `{name}` of the policy is {} x {} bytes (key {}), the one to share is {} x {} (key {}): they must be alike",
+            "map `{name}` of the policy is {} x {} bytes (key {}), the one to share is {} x {} (key \
+             {}): they must be alike",
             decl.entries,
             decl.value_size,
             decl.key_size,

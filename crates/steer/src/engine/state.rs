@@ -1,6 +1,6 @@
-//! What outlives the process that deployed a policy: programs and maps pinned in a BPF file system, and a record of each
-//! attachment beside it. There is no other state, so a daemon that comes back, or a command that runs as root without
-//! one, finds everything as it is.
+//! What outlives the process that deployed a policy: programs and maps pinned in a BPF file system, and a
+//! record of each attachment beside it. There is no other state, so a restarted daemon, or a command that
+//! runs as root without one, finds everything as it is.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
@@ -27,58 +27,60 @@ pub struct State {
 
 /// One attachment with its programs and maps.
 pub struct Stored {
-    /// What people see of it.
+    /// Its public description.
     pub attachment: Attachment,
-    /// The program in the kernel's place.
+    /// The program that decides instead of the kernel.
     pub root: Program,
     /// Its maps.
     pub maps: Maps,
 }
 
-/// The pins of an attachment's programs; maps are pinned as `map_` and their name (the file system forbids dots).
+/// The pins of an attachment's programs; maps are pinned as `map_` and their name (the file system forbids
+/// dots).
 const ROOT: &str = "root";
 const MAP: &str = "map_";
-/// The file with the last number that was given to an attachment.
+/// The file with the last id assigned to an attachment.
 const LAST: &str = "last-id";
-/// Bytes of a record: 64 executors with the longest names leave room.
+/// Bytes of a record: enough for 64 executors with the longest names.
 pub(super) const MAX_RECORD: usize = 256 << 10;
-/// Bytes of it that are kept for why the attachment was evicted.
+/// Of those, bytes kept of the reason for an eviction.
 const ROOM: usize = 4 << 10;
 
 impl State {
-    /// The state of this machine: `/run/heddle` and `/sys/fs/bpf/heddle`.
+    /// Returns the state of this machine: `/run/heddle` and `/sys/fs/bpf/heddle`.
     #[must_use]
     pub fn system() -> Self {
         Self::at("/run/heddle", "/sys/fs/bpf/heddle")
     }
 
-    /// State in other folders, for tests. `pins` must be on a BPF file system.
+    /// Returns a state in other folders, for tests. `pins` must be on a BPF file system.
     pub fn at(run: impl Into<PathBuf>, pins: impl Into<PathBuf>) -> Self {
         let run = run.into();
         Self { records: Records::at(&run), run, pins: pins.into() }
     }
 
-    /// The folder of the records.
+    /// Returns the folder of the records.
     pub(super) fn run(&self) -> &Path {
         &self.run
     }
 
-    /// The folder of the pins.
+    /// Returns the folder of the pins.
     pub(super) fn pins(&self) -> &Path {
         &self.pins
     }
 
-    /// Makes the folders, and mounts a BPF file system where there should be one and is none.
+    /// Creates the folders, and mounts a BPF file system if it is missing.
     ///
     /// # Errors
-    /// Mostly a lack of privilege; `Denied` if a folder is somebody else's, or others may change what is in it.
+    /// Usually a lack of privilege; `Denied` if another user owns a folder, or others may change what is in
+    /// it.
     pub fn prepare(&self) -> Result<(), Error> {
         private(&self.run, 0o755)?;
         mount_bpf(Path::new("/sys/fs/bpf"))?;
         private(&self.pins, 0o700)
     }
 
-    /// Waits until nobody else changes the state; until the result is dropped.
+    /// Waits for the lock of the state, and holds it until the result is dropped.
     ///
     /// # Errors
     /// If the lock's file cannot be opened.
@@ -87,7 +89,7 @@ impl State {
         file.ok_or_else(|| Error::new(ErrorKind::Busy, "the state is locked"))
     }
 
-    /// The same without waiting; `None` if somebody changes the state now.
+    /// Tries to take the lock; `None` if another process holds it.
     ///
     /// # Errors
     /// As [`Self::lock`].
@@ -109,15 +111,15 @@ impl State {
         Ok(Some(file))
     }
 
-    /// Removes the pins that belong to no record, and records that were never finished: of a command that was killed
-    /// half-way, or of a record that somebody damaged. Without its pins the kernel empties a policy's slot, so nothing decides that is not listed. For whoever has
-    /// the lock, as nobody else is half-way then.
+    /// Removes pins without a record, and unfinished records: left by a command that was killed, or by a
+    /// record that was damaged. Without its pins the kernel empties a policy's slot, so no unlisted policy
+    /// decides. Call with the lock, so that no change is half done.
     fn sweep(&self) {
         // A record that could not be read says nothing about its pins.
         let (Ok(listed), Ok(pinned)) = (self.list(), self.pinned()) else { return };
         let known: BTreeSet<u32> = listed.iter().map(|attachment| attachment.id).collect();
         for id in pinned.into_iter().filter(|id| !known.contains(id)) {
-            // What cannot be removed now is met again at the next lock.
+            // What cannot be removed now is retried at the next lock.
             let _ = self.remove(id);
         }
         for entry in fs::read_dir(&self.run).into_iter().flatten().flatten() {
@@ -127,7 +129,7 @@ impl State {
         }
     }
 
-    /// The attachments of which there are pins.
+    /// Returns the attachments that have pins.
     fn pinned(&self) -> io::Result<Vec<u32>> {
         let entries = match fs::read_dir(&self.pins) {
             Err(error) if error.kind() == Io::NotFound => return Ok(Vec::new()),
@@ -148,18 +150,18 @@ impl State {
         self.pins.join(id.to_string())
     }
 
-    /// All attachments, by number. A damaged record is passed over: it is no attachment of ours.
+    /// Returns all attachments, by id. Damaged records are skipped: they are not ours.
     ///
     /// # Errors
-    /// If the folder or a record cannot be read; none at all is no error.
+    /// If the folder or a record cannot be read; that there are none is no error.
     pub fn list(&self) -> Result<Vec<Attachment>, Error> {
         self.records.list()
     }
 
-    /// The record of an attachment.
+    /// Returns the record of an attachment.
     ///
     /// # Errors
-    /// `NotFound` if there is none of the number; as [`Self::list`].
+    /// `NotFound` if there is none of this id; as [`Self::list`].
     pub fn find(&self, id: u32) -> Result<Attachment, Error> {
         let none = || {
             Error::new(
@@ -170,11 +172,12 @@ impl State {
         self.records.find(id)?.ok_or_else(none)
     }
 
-    /// A number that no attachment has or had, whichever process made it: what is known of one by its number is not taken for
-    /// another's. It is written down before it is used, and used up even if the attachment then fails. For whoever has the lock.
+    /// Returns an id that no attachment has or had, whichever process made it: facts known about one id never
+    /// apply to another attachment. It is recorded before use, and used up even if the attachment then fails.
+    /// Call with the lock.
     ///
     /// # Errors
-    /// Those of [`Self::list`], or if the number cannot be written down.
+    /// Those of [`Self::list`], or if the id cannot be recorded.
     pub fn free_id(&self) -> Result<u32, Error> {
         let pinned = self.pinned().map_err(|error| {
             Error::system(format!("cannot read {}", self.pins.display()), &error)
@@ -191,19 +194,19 @@ impl State {
         Ok(id)
     }
 
-    /// The last number that was given to an attachment; 0 at first.
+    /// Returns the last id assigned to an attachment; 0 at first.
     fn last_id(&self) -> Result<u32, Error> {
         let path = self.run.join(LAST);
         match fs::read_to_string(&path) {
             Err(error) if error.kind() == Io::NotFound => Ok(0),
-            // What is damaged tells nothing, as a record that is.
+            // A damaged file is ignored, like a damaged record.
             Err(error) if error.kind() == Io::InvalidData => Ok(0),
             Err(error) => Err(Error::system(format!("cannot read {}", path.display()), &error)),
             Ok(text) => Ok(text.trim().parse().unwrap_or(0)),
         }
     }
 
-    /// Writes a file of the state, whole or not at all.
+    /// Writes a file of the state atomically.
     fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
         let new = path.with_extension("new");
         let write = || {
@@ -214,16 +217,16 @@ impl State {
             fs::rename(&new, path)
         };
         write().map_err(|error: io::Error| {
-            // A full disk needs no half of a file.
+            // If the disk is full, leave no half-written file.
             let _ = fs::remove_file(&new);
             Error::system(format!("cannot write {}", path.display()), &error)
         })
     }
 
-    /// One map of an attachment, without opening the rest.
+    /// Opens one map of an attachment, without the rest.
     ///
     /// # Errors
-    /// `NotFound` if the attachment has no program any more, or no such map.
+    /// `NotFound` if the attachment no longer has a program, or has no such map.
     pub(super) fn map(&self, id: u32, name: &str) -> Result<Map, Error> {
         let folder = self.folder(id);
         let failed = |path: &Path, error: &io::Error| {
@@ -235,10 +238,10 @@ impl State {
         Map::open(&path).map_err(|error| failed(&path, &error))
     }
 
-    /// The program that is attached for an attachment, without opening the rest.
+    /// Opens the program of an attachment, without the rest.
     ///
     /// # Errors
-    /// `NotFound` if there is none any more.
+    /// `NotFound` if it no longer has one.
     pub(super) fn program(&self, id: u32) -> Result<Program, Error> {
         let path = self.folder(id).join(ROOT);
         Program::open(&path)
@@ -248,7 +251,7 @@ impl State {
     /// Opens an attachment.
     ///
     /// # Errors
-    /// `NotFound` if there is none of the number.
+    /// `NotFound` if there is none of this id.
     pub fn open(&self, id: u32) -> Result<Stored, Error> {
         let attachment = self.find(id)?;
         let folder = self.folder(id);
@@ -269,10 +272,10 @@ impl State {
         Ok(Stored { attachment, root, maps })
     }
 
-    /// Keeps an attachment, in place of what there is of its number.
+    /// Stores an attachment, replacing what exists under its id.
     ///
     /// # Errors
-    /// If a pin or the record cannot be made; what was made is for [`Self::remove`].
+    /// If a pin or the record cannot be made; remove partial results with [`Self::remove`].
     pub fn keep(&self, stored: &Stored) -> Result<(), Error> {
         let id = stored.attachment.id;
         let folder = self.folder(id);
@@ -287,7 +290,7 @@ impl State {
         let mut wanted = Vec::new();
         for (name, map) in &stored.maps {
             let path = folder.join(format!("{MAP}{name}"));
-            // A map that changed its shape takes the place of the one before.
+            // A map whose shape changed replaces the previous one.
             if path.exists() && !same_map(&path, map) {
                 fs::remove_file(&path).map_err(failed)?;
             }
@@ -308,7 +311,7 @@ impl State {
         self.write(&Attachment { maps, ..stored.attachment.clone() })
     }
 
-    /// Writes an attachment's record, whole or not at all.
+    /// Writes an attachment's record atomically.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -324,10 +327,11 @@ impl State {
         self.write_whole(&path, &bytes)
     }
 
-    /// Forgets an attachment: first that it is there, then its pins, so that what is left half-way is swept up later.
+    /// Removes an attachment: first its record, then its pins, so that what is left half-way is swept up
+    /// later.
     ///
     /// # Errors
-    /// If something of it cannot be removed; that it is not there is none.
+    /// If part of it cannot be removed; a missing part is no error.
     pub fn remove(&self, id: u32) -> Result<(), Error> {
         let gone = |result: io::Result<()>, path: &Path| match result {
             Err(error) if error.kind() != Io::NotFound => {
@@ -337,7 +341,7 @@ impl State {
         };
         let record = self.record(id);
         match fs::remove_file(&record) {
-            // A folder is no record.
+            // A folder is not a record.
             Err(error) if error.kind() == Io::IsADirectory => {}
             result => gone(result, &record)?,
         }
@@ -355,7 +359,7 @@ impl State {
     }
 }
 
-/// Whether the pin at `path` is `map`: by what it is, for the file system has no other identity to ask for.
+/// Returns whether the pin at `path` is `map`, compared by id: the file system offers no other identity.
 fn same_map(path: &Path, map: &Map) -> bool {
     Map::open(path).is_ok_and(|pinned| pinned.id().ok() == map.id().ok())
 }

@@ -1,4 +1,4 @@
-//! How an attachment does.
+//! Statistics of an attachment.
 
 use std::io;
 use std::thread::sleep;
@@ -14,11 +14,11 @@ use crate::request::{Error, ExecutorStats, Stats};
 /// The longest sample.
 pub(super) const MAX_SAMPLE: Duration = Duration::from_secs(2);
 
-/// Counts of an attachment; with `sample_ms`, what decisions cost meanwhile.
+/// Returns the counts of an attachment; with `sample_ms`, also what decisions cost in that time.
 pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
     let cost = if sample_ms > 0 { Some(sample(stored, sample_ms)?) } else { None };
     let there = present_indices(stored);
-    // CPUs do not go away, and of AF_XDP sockets the kernel does not say.
+    // CPUs do not disappear, and the kernel does not report AF_XDP sockets.
     let stays = stored.attachment.hook != Hook::SocketSelect;
     let counts = counts::read(&stored.maps)
         .map_err(|error| Error::system("cannot read the counts", &error))?;
@@ -46,39 +46,39 @@ pub fn of(stored: &Stored, sample_ms: u32) -> Result<Stats, Error> {
     })
 }
 
-/// What decisions cost over a time.
+/// What decisions cost over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// How many there were.
+    /// The number of decisions.
     pub runs: u64,
-    /// What they took together, nanoseconds.
+    /// Their total time, nanoseconds.
     pub ns: u64,
-    /// How long they were counted.
+    /// The length of the period.
     pub over: Duration,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "means for people")]
 impl Cost {
-    /// Decisions a second.
+    /// Returns decisions per second.
     #[must_use]
     pub fn per_second(&self) -> f64 {
         self.runs as f64 / self.over.as_secs_f64().max(1e-9)
     }
 
-    /// Nanoseconds of one; `None` if there was none.
+    /// Returns nanoseconds per decision; `None` if there was none.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.runs > 0).then(|| self.ns as f64 / self.runs as f64)
     }
 
-    /// The share of one CPU that goes into decisions.
+    /// Returns the share of one CPU spent on decisions.
     #[must_use]
     pub fn share(&self) -> f64 {
         self.ns as f64 / 1e9 / self.over.as_secs_f64().max(1e-9)
     }
 }
 
-/// What the kernel has counted of a program by a moment. The root program's run time has that of the policy in it.
+/// The kernel's counts of a program at one moment. The root program's run time includes the policy's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
     pub program: u32,

@@ -1,5 +1,5 @@
-//! Whose turn it is to change something: one change at a time, in the order in which it was asked for, and one of each user
-//! at a time, so that no user waits for more than one change of each other user.
+//! The order of changes: one change at a time, first come, first served, and one request per user at a time,
+//! so that a user waits for at most one change of each other user.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,14 +13,14 @@ pub struct Turns {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Users that have a request under way.
+    /// Users with a request under way.
     users: BTreeSet<u32>,
-    /// Who waits to change something, and the one who does, first.
+    /// Tickets of those waiting to change something; the current one is first.
     line: VecDeque<u64>,
     next: u64,
 }
 
-/// The right to one request under way, of a user.
+/// A user's right to one request under way.
 #[derive(Debug)]
 pub struct UserTurn<'a> {
     turns: &'a Turns,
@@ -45,7 +45,7 @@ impl Turns {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until user `uid` has no other request under way. Root waits for nobody.
+    /// Waits until user `uid` has no other request under way. Root never waits.
     pub fn user(&self, uid: u32) -> Option<UserTurn<'_>> {
         if uid == 0 {
             return None;
@@ -54,7 +54,7 @@ impl Turns {
         Some(UserTurn { turns: self, uid })
     }
 
-    /// Waits for the turn to change something; `first` goes before all who wait.
+    /// Waits for the turn to change something; `first` goes ahead of all waiters.
     pub fn change(&self, first: bool) -> Turn<'_> {
         let mut inner = self.inner();
         let number = inner.next;
@@ -66,7 +66,7 @@ impl Turns {
         Turn { turns: self, number }
     }
 
-    /// The turn to change something, if nobody has it or waits for it.
+    /// Takes the turn to change something, if it is free and no thread waits for it.
     pub fn try_change(&self) -> Option<Turn<'_>> {
         let mut inner = self.inner();
         if !inner.line.is_empty() {
@@ -139,7 +139,7 @@ mod tests {
         assert!(turns.user(0).is_none() && turns.user(0).is_none());
         thread::scope(|scope| {
             let second = scope.spawn(|| drop(turns.user(7)));
-            // It stays where it is for as long as the first is under way.
+            // It waits as long as the first is under way.
             assert!(!second.is_finished());
             drop(first);
             second.join().unwrap();

@@ -1,38 +1,40 @@
-//! Removing what is dead: attachments whose executors, sockets, interface or owner are gone. Only what the kernel says is
-//! gone is dead; that something cannot be asked (too many open files, say) tells nothing.
+//! Removing dead attachments: those whose executors, sockets, interface or owner are gone. An attachment is
+//! dead only if the kernel says so; a failed query (too many open files, say) proves nothing.
 
 use super::{Engine, Stored, attach_point, owner, packets};
 use crate::request::{Attachment, Error, ErrorKind};
 
 /// Why most attachments end.
-const SOCKETS_CLOSED: &str = "its last socket was closed: the server has stopped, or restarted with new sockets; attach again, and with --follow it keeps up with restarts";
-/// How many are remembered for the next [`Engine::collect`], which nobody may call.
+const SOCKETS_CLOSED: &str = "its last socket was closed: the server has stopped, or restarted with new \
+    sockets; attach again, and with --follow it keeps up with restarts";
+/// How many are remembered for the next [`Engine::collect`], which may never be called.
 const MOST_DEAD: usize = 256;
 
-/// What was found.
+/// The result of a collection.
 #[derive(Debug, Default)]
 pub struct Upkeep {
-    /// Attachments that were dead, and are removed.
+    /// Attachments that were dead, and have been removed.
     pub dead: Vec<Dead>,
-    /// What could not be told or removed now; the next time may be better.
+    /// What could not be determined or removed now; the next attempt may succeed.
     pub failed: Vec<Error>,
 }
 
 /// An attachment that ended by itself.
 #[derive(Clone, Debug)]
 pub struct Dead {
-    /// What it was.
+    /// The former attachment.
     pub attachment: Attachment,
     /// Why it ended, and what to do.
     pub why: String,
 }
 
 impl Engine {
-    /// Removes the attachments whose executors are all gone, or whose owner is. Those that were removed on the way of some
-    /// request since the last time are told of too.
+    /// Removes the attachments whose executors are all gone, or whose owner is. Also reports those removed by
+    /// other requests since the last call.
     ///
     /// # Errors
-    /// If the records cannot be read. One attachment that cannot be looked at keeps no other from its end.
+    /// If the records cannot be read. An attachment that cannot be examined does not keep others from being
+    /// removed.
     pub fn collect(&self) -> Result<Upkeep, Error> {
         let _turn = self.turns.change(true);
         let _lock = self.state.lock()?;
@@ -40,7 +42,7 @@ impl Engine {
         Ok(Upkeep { dead: std::mem::take(&mut *self.dead()), failed })
     }
 
-    /// Removes the dead of one user, or of all; what failed. For whoever has the lock.
+    /// Removes the dead attachments of one user, or of all; returns failures. Call with the lock.
     pub(super) fn remove_dead(&self, of: Option<u32>) -> Result<Vec<Error>, Error> {
         let mut failed = Vec::new();
         let mut list = self.state.list()?;
@@ -59,7 +61,7 @@ impl Engine {
         Ok(failed)
     }
 
-    /// Removes a dead attachment, and keeps that and why it ended.
+    /// Removes a dead attachment, and records it with the reason.
     fn bury(&self, attachment: &Attachment, why: String) -> Result<(), Error> {
         self.forget(attachment)?;
         let mut dead = self.dead();
@@ -70,7 +72,7 @@ impl Engine {
         self.ended.add(attachment, &why)
     }
 
-    /// Why an attachment is dead; `None` if it is not.
+    /// Returns why an attachment is dead; `None` if it is not.
     fn death(&self, attachment: &Attachment) -> Result<Option<String>, Error> {
         if let Some(owner) = attachment.owner
             && !owner::alive(owner)?
@@ -90,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Takes a dead attachment away, as far as it is there.
+    /// Removes a dead attachment, as far as it exists.
     fn forget(&self, attachment: &Attachment) -> Result<(), Error> {
         match self.state.open(attachment.id) {
             Ok(stored) => self.end(&stored, &[]),
@@ -102,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Ends an attachment. Its maps count for as long as somebody has them.
+    /// Ends an attachment. Its maps count as long as any process holds them.
     pub(super) fn end(
         &self,
         stored: &Stored,
@@ -110,7 +112,7 @@ impl Engine {
     ) -> Result<(), Error> {
         self.accounting.ends(&self.state, stored);
         attach_point::detach(&self.state, stored, sockets)?;
-        // That they cannot be written down now keeps nobody's attachment.
+        // A failure to record them must not keep an attachment from ending.
         let _ = self.left.add(stored.attachment.uid, &stored.maps);
         self.evicted().remove(&stored.attachment.id);
         self.state.remove(stored.attachment.id)

@@ -1,4 +1,4 @@
-//! What became of the inputs of a policy: the map `hd_counts`.
+//! Outcomes of a policy's inputs: the map `hd_counts`.
 
 use std::io;
 
@@ -6,24 +6,24 @@ use heddle_bpf::Map;
 
 use crate::policy::Maps;
 
-/// Inputs of a policy, by what became of them.
+/// Inputs of a policy, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// For each executor: how many went there.
+    /// Per executor: inputs delivered to it.
     pub selected: Vec<u64>,
-    /// For each executor: how many were to go there and could not.
+    /// Per executor: inputs chosen for it that could not be delivered.
     pub failed: Vec<u64>,
-    /// For each executor: how many were to go there, and went to another because its socket is closed.
+    /// Per executor: inputs chosen for it that went to another because its socket is closed.
     pub moved: Vec<u64>,
     /// Left to the kernel.
     pub passed: u64,
-    /// For an index that is none: left to the kernel too.
+    /// Choices of an invalid index, also left to the kernel.
     pub wrong_index: u64,
-    /// Thrown away.
+    /// Dropped.
     pub dropped: u64,
 }
 
-/// A line of the map, all CPUs together: `struct hd_count` of `bpf/include/hooks.h`.
+/// An entry of the map, all CPUs together: `struct hd_count` of `bpf/include/hooks.h`.
 fn line(map: &Map, index: u32) -> io::Result<[u64; 3]> {
     let value = map.lookup(&index.to_ne_bytes())?.unwrap_or_default();
     let words = value.chunks_exact(8).map(|b| b.try_into().map_or(0, u64::from_ne_bytes));
@@ -33,7 +33,7 @@ fn line(map: &Map, index: u32) -> io::Result<[u64; 3]> {
     }))
 }
 
-/// Reads them. All zero before a policy was loaded.
+/// Reads the counts. All are zero before a policy is loaded.
 pub(crate) fn read(maps: &Maps) -> io::Result<Counts> {
     let Some(map) = maps.get("hd_counts") else { return Ok(Counts::default()) };
     let executors = map.spec().entries.saturating_sub(1);

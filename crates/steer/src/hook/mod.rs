@@ -1,4 +1,4 @@
-//! The places where a policy decides.
+//! The hooks at which a policy decides.
 
 pub mod counts;
 pub mod observe;
@@ -9,7 +9,7 @@ pub mod xdp;
 
 use serde::{Deserialize, Serialize};
 
-/// A place in the kernel where inputs meet executors (Syrup, section 4.2).
+/// A point in the kernel where inputs are matched with executors (Syrup, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hook {
@@ -19,9 +19,9 @@ pub enum Hook {
     CpuRedirect,
     /// Packets to AF_XDP sockets, in the driver.
     XdpDrv,
-    /// Packets to AF_XDP sockets, behind the driver, on any interface.
+    /// Packets to AF_XDP sockets in generic mode, on any interface.
     XdpSkb,
-    /// Packets to queues, on a card that runs programs.
+    /// Packets to queues, on a NIC that runs programs.
     XdpOffload,
     /// Requests in streams to workers. Experimental.
     Stream,
@@ -38,7 +38,7 @@ impl Hook {
         Self::Stream,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Hook {
         }
     }
 
-    /// The hook of a name.
+    /// Returns the hook called `name`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|hook| hook.name() == name)

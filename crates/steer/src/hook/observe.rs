@@ -1,4 +1,4 @@
-//! What policies read of the kernel: where the sockets of the executors are, and where in them.
+//! What policies read from the kernel: the executors' sockets, and the offsets of the fields in them.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -11,7 +11,7 @@ use crate::policy::{Image, LoadError, Maps, create, frame, link, load};
 
 /// The constants of `bpf/steer/hooks/observe.c`, in its order.
 const LAYOUT: &str = "hd_layout_constants";
-/// Where the sockets of the executors are.
+/// The map of the addresses of the executors' sockets.
 pub const SOCKETS: &str = "hd_sockets";
 /// The constants of `bpf/steer/hooks/socket_addresses.c`.
 const PLACE: &str = "hd_place_constants";
@@ -26,12 +26,12 @@ const MEMBERS: [(&str, &str); 8] = [
     ("sock", "__sk_common.skc_refcnt.refs.counter"),
 ];
 
-/// The same of a socket's group.
+/// The same for a socket's group.
 const GROUP: &str = "hd_group_constants";
 const GROUP_MEMBERS: [(&str, &str); 2] =
     [("sock", "sk_reuseport_cb"), ("sock_reuseport", "num_socks")];
 
-/// A map of where the kernel keeps members of its structures.
+/// A map of the offsets of kernel structure members.
 pub(super) fn constants(name: &str, members: &[(&str, &str)]) -> io::Result<Map> {
     let types = KernelTypes::read()?;
     let offset = |(structure, member): &(&str, &str)| types.offset(structure, member);
@@ -39,7 +39,7 @@ pub(super) fn constants(name: &str, members: &[(&str, &str)]) -> io::Result<Map>
     constant_map(name, &offsets)
 }
 
-/// A map of one value, whose numbers are constants to the verifier.
+/// A map of one value, which is constant to the verifier.
 pub(super) fn constant_map(name: &str, numbers: &[u32]) -> io::Result<Map> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
     let spec = MapSpec {
@@ -56,10 +56,10 @@ pub(super) fn constant_map(name: &str, numbers: &[u32]) -> io::Result<Map> {
     Ok(map)
 }
 
-/// Before a program that observes sockets is loaded: tells it where the kernel keeps what it reads.
+/// Fills in the kernel offsets. Call before loading a program that observes sockets.
 ///
 /// # Errors
-/// If this kernel does not say, or keeps it elsewhere than any that Heddle knows.
+/// If this kernel does not report them, or its layout is unknown to Heddle.
 pub(super) fn prepare(image: &Image, maps: &mut Maps) -> Result<(), LoadError> {
     for (name, members) in [(LAYOUT, &MEMBERS[..]), (GROUP, &GROUP_MEMBERS)] {
         let is_used = image.maps.iter().any(|map| map.name == name);
@@ -72,7 +72,7 @@ pub(super) fn prepare(image: &Image, maps: &mut Maps) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// What a socket is to the observer: the numbers of `bpf/steer/hooks/observe.c`.
+/// The kind of a socket, as numbered in `bpf/steer/hooks/observe.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observed {
     /// A socket of datagrams: its receive queue counts.
@@ -81,11 +81,12 @@ pub enum Observed {
     Connections = 2,
 }
 
-/// Writes down where the sockets of the executors are, for this policy and for those that may replace it. The
-/// descriptors must be this thread's.
+/// Records the addresses of the executors' sockets, for this policy and its replacements. The descriptors
+/// must be this thread's.
 ///
 /// # Errors
-/// If the kernel has no iterator over files (5.8) or does not say where things are, or a socket is not among them.
+/// If the kernel has no iterator over files (5.8) or does not report its layout, or a socket is not among the
+/// results.
 pub fn put_sockets(
     maps: &mut Maps,
     sockets: &[(u32, BorrowedFd<'_>, Observed)],
@@ -111,7 +112,7 @@ pub fn put_sockets(
     Ok(())
 }
 
-/// Forgets in `map` ([`SOCKETS`]) where the socket of an executor is, which has none any more.
+/// Clears in `map` ([`SOCKETS`]) the address of an executor whose socket is closed.
 ///
 /// # Errors
 /// The kernel's.
@@ -119,7 +120,7 @@ pub fn forget_socket(map: &Map, index: u32) -> io::Result<()> {
     map.update(&index.to_ne_bytes(), &vec![0; map.spec().value_size as usize])
 }
 
-/// The sockets of this thread: descriptor and address.
+/// Returns the sockets of this thread: descriptor and address.
 pub(super) fn addresses() -> Result<Vec<(u64, u64)>, LoadError> {
     let failed = |error| LoadError::Map { name: PLACE.into(), error };
     let mut maps = Maps::new();

@@ -1,10 +1,10 @@
 //! Socket Select: a reuseport group's root program, and the policies that it jumps to.
 //!
-//! The root is attached to the group once. It jumps to slot 0 of a program array; an empty slot leaves the choice to
-//! the kernel. So replacing a policy is one store, taking it away another, and neither needs a socket.
+//! The root is attached to the group once. It jumps to slot 0 of a program array; an empty slot leaves the
+//! choice to the kernel. So replacing or removing a policy is one store, and needs no socket.
 //!
-//! Where the policy chooses an executor whose socket is closed, its frame jumps to a program of Heddle's own
-//! (`bpf/steer/hooks/reuseport_gone.c`), which gives the input to one that is there.
+//! If the policy chooses an executor whose socket is closed, its frame jumps to a program of Heddle's
+//! (`bpf/steer/hooks/reuseport_gone.c`), which gives the input to an open one.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,10 +23,10 @@ pub const SLOT: &str = "hd_slot";
 /// The map with the program for executors whose sockets are closed.
 const GONE: &str = "hd_gone";
 
-/// How long a socket may still belong to a map that is going away.
+/// How long a socket may still belong to a map that is being freed.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Loads the root program; its slot joins `maps`.
+/// Loads the root program; adds its slot to `maps`.
 ///
 /// # Errors
 /// Those of loading.
@@ -35,7 +35,7 @@ pub fn load_root(maps: &mut Maps) -> Result<Program, LoadError> {
     load("hd_root", ProgramKind::SkReuseport, &image, maps)
 }
 
-/// Loads `policy` for this hook, with the maps that are there.
+/// Loads `policy` for this hook, using the existing maps.
 ///
 /// # Errors
 /// Those of linking and loading.
@@ -43,7 +43,7 @@ pub fn load_policy(name: &str, policy: &Object, maps: &mut Maps) -> Result<Progr
     load_framed(name, ProgramKind::SkReuseport, "reuseport", policy, maps, super::observe::prepare)
 }
 
-/// Loads what decides where the chosen executor's socket is closed, for the policy that is loaded with `maps`.
+/// Loads the fallback for executors whose sockets are closed, for the policy that was loaded with `maps`.
 ///
 /// # Errors
 /// Those of loading, and `hd_gone` if no policy was loaded.
@@ -55,7 +55,7 @@ pub fn put_gone(maps: &mut Maps) -> Result<(), LoadError> {
     put.map_err(|error| LoadError::Map { name: GONE.into(), error })
 }
 
-/// Makes `program` the policy of the moment.
+/// Makes `program` the current policy.
 ///
 /// # Errors
 /// The kernel's.
@@ -63,7 +63,7 @@ pub fn put_policy(maps: &Maps, program: &Program) -> io::Result<()> {
     map(maps, SLOT)?.put_fd(0, program.as_fd())
 }
 
-/// Takes the policy away: the kernel chooses.
+/// Removes the policy: the kernel chooses.
 ///
 /// # Errors
 /// The kernel's.
@@ -71,7 +71,7 @@ pub fn take_policy(maps: &Maps) -> io::Result<bool> {
     map(maps, SLOT)?.remove(&0_u32.to_ne_bytes())
 }
 
-/// The policy of the moment.
+/// Returns the current policy.
 ///
 /// # Errors
 /// The kernel's.
@@ -81,19 +81,19 @@ pub fn policy(maps: &Maps) -> io::Result<Option<Program>> {
     id.map(Program::by_id).transpose()
 }
 
-/// Makes `socket` executor `index`. A socket can be in one such map at a time, and one that went away is let go only
-/// after a grace period of the kernel ([`wait_until_free`]).
+/// Makes `socket` executor `index`. A socket can be in one such map at a time, and a map that is being freed
+/// releases it only after a grace period of the kernel ([`wait_until_free`]).
 ///
 /// # Errors
-/// `EBUSY` if the socket is in such a map, or another program keeps data of its own with it; `EINVAL` if it has no
+/// `EBUSY` if the socket is in such a map, or another program stores data with it; `EINVAL` if it has no
 /// `SO_REUSEPORT` or is not bound.
 pub fn put_executor(maps: &Maps, index: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     map(maps, EXECUTORS)?.put_fd(index, socket)
 }
 
-/// Waits, for a few seconds, until none of `sockets` is in a map that is going away: a select that fails would fall back to
-/// the kernel's hash without a word. Those that are busy longer, and those that can be in no such map, are for
-/// [`put_executor`] to tell.
+/// Waits, for a few seconds, until none of `sockets` is in a map that is being freed: a select that fails
+/// would silently fall back to the kernel's hash. Sockets that stay busy, or cannot be in such a map, are
+/// left for [`put_executor`] to report.
 ///
 /// # Errors
 /// If no map can be made to try them.

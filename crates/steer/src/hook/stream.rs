@@ -1,19 +1,19 @@
 //! Requests in TCP streams to the sockets of workers (Syrup, section 6.4). Experimental.
 //!
-//! The kernel cuts the streams of all connections into requests ([`Framing`]), asks the policy for each, and moves the
-//! request from its connection to the socket of the worker that was chosen, where it can be read: a copy less than a
-//! proxy, and no thread between. The way back is the program's: with [`Framing::tag`] each request says which connection
-//! it came from, and [`Connections`] sends the answer there. What a policy passes stays with its own connection, and what
-//! it drops is gone.
+//! The kernel cuts the streams of all connections into requests ([`Framing`]), asks the policy for each, and
+//! moves the request from its connection to the socket of the chosen worker, where it can be read: one copy
+//! less than a proxy, and no thread in between. The way back is up to the program: with [`Framing::tag`] each
+//! request names the connection it came from, and [`Connections`] sends the answer there. Requests that a
+//! policy passes stay with their own connection; those it drops are lost.
 //!
-//! `docs/steering/streams.md` says when this is worth its price and what is known to go wrong. It takes Linux 5.10, and
-//! the privileges `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`.
+//! `docs/steering/streams.md` says when this is worth its price, and its known problems. It requires Linux
+//! 5.10, and the privileges `CAP_BPF`, `CAP_NET_ADMIN` and `CAP_PERFMON`.
 //!
-//! - **S1** A request is never misframed: the parser reads where the kernel says that the current message begins, and a
-//!   length that cannot be ends its connection and touches no other.
-//! - **S2** A worker sees whole requests, each with the cookie that the kernel knows its connection by.
-//! - **S3** What waits for a worker is bounded: by its receive buffer and 1024 requests. What exceeds it is thrown away and
-//!   counted as failed.
+//! - **S1** A request is never misframed: the parser reads where the kernel says the current message begins,
+//!   and an impossible length ends its connection and affects no other.
+//! - **S2** A worker sees whole requests, each with the cookie by which the kernel knows its connection.
+//! - **S3** What waits for a worker is bounded by its receive buffer and 1024 requests. The excess is dropped
+//!   and counted as failed.
 //! - **S4** A policy is replaced by one store; a request meets the old one or the new one.
 
 mod connections;
@@ -40,25 +40,27 @@ use crate::policy::{LoadError, Maps, Object, frame, link, load, verify_strictly}
 const SLOT: &str = "hd_slot";
 /// The constants of `bpf/include/stream.h`.
 const FRAMING: &str = "hd_framing_constants";
-/// Where the kernel keeps the current message's offset and length: in the packet, at `cb`, a `struct sk_skb_cb`.
+/// The offset of the kernel's message offset and length: in the packet, at `cb`, a `struct sk_skb_cb`.
 const PLACES: [&str; 2] = ["strp.strp.offset", "strp.strp.full_len"];
-/// The most connections at a time.
+/// The maximum number of connections at a time.
 const CONNECTIONS: u32 = 65536;
 
 /// Why requests in streams cannot be scheduled.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// A framing that makes no sense.
+    /// An invalid framing.
     #[error(transparent)]
     Framing(io::Error),
-    /// The kernel lacks something; what, and what is left.
+    /// The kernel lacks something; what, and what remains possible.
     #[error(
-        "requests in streams: {what}: {error} (Linux 5.10 with CONFIG_BPF_STREAM_PARSER and BTF, CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON do it; steering whole connections by socket-select takes less)"
+        "requests in streams: {what}: {error} (Linux 5.10 with CONFIG_BPF_STREAM_PARSER and BTF, \
+         CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON do it; steering whole connections by socket-select \
+         takes less)"
     )]
     Missing {
-        /// What was tried.
+        /// What was attempted.
         what: &'static str,
-        /// What came of it.
+        /// The resulting error.
         error: io::Error,
     },
     /// The policy.
@@ -66,16 +68,16 @@ pub enum StreamError {
     Load(#[from] LoadError),
 }
 
-/// What the kernel's programs cost while their run time was counted ([`heddle_bpf::count_run_time`]).
+/// The cost of the kernel's programs while their run time was counted ([`heddle_bpf::count_run_time`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamCost {
-    /// Runs of the parser: one a request, and one more for each piece that a header came in.
+    /// Runs of the parser: one per request, and one more for each additional piece of a header.
     pub parsed: u64,
-    /// Nanoseconds of one.
+    /// Nanoseconds per run.
     pub parser_ns: f64,
     /// Runs of the verdict, the policy included.
     pub decided: u64,
-    /// Nanoseconds of one.
+    /// Nanoseconds per run.
     pub verdict_ns: f64,
 }
 
@@ -90,7 +92,8 @@ pub struct StreamScheduler {
 }
 
 impl StreamScheduler {
-    /// Loads `policy` and the programs around it. Nothing is scheduled before there are workers and connections.
+    /// Loads `policy` and the programs around it. Nothing is scheduled until workers and connections are
+    /// added.
     ///
     /// # Errors
     /// See [`StreamError`].
@@ -118,8 +121,7 @@ impl StreamScheduler {
         Ok(this)
     }
 
-    /// Makes `policy` the one that decides from now on. Its maps begin empty, but for those of the old one's that it
-    /// declares too.
+    /// Makes `policy` the current one. Its maps start empty, except those shared with the old policy by name.
     ///
     /// # Errors
     /// Those of loading: then the old one stays.
@@ -140,8 +142,8 @@ impl StreamScheduler {
         Ok(())
     }
 
-    /// The maps that outlive a change of policy: Heddle's, and those that the new one declares by the same name. Never
-    /// its variables and parameters.
+    /// Returns the maps that outlive a change of policy: Heddle's, and those that the new policy declares by
+    /// the same name. Never its variables and parameters.
     fn kept(&self, policy: &Object) -> Result<Maps, StreamError> {
         let stays = |name: &str| {
             name.starts_with("hd_") || policy.map(name).is_some_and(|map| !map.is_data())
@@ -153,7 +155,7 @@ impl StreamScheduler {
             .map_err(|error| StreamError::Missing { what: "another descriptor of a map", error })
     }
 
-    /// Takes the policy away: requests stay with their connections until there is another.
+    /// Removes the policy: requests stay with their connections until there is another.
     ///
     /// # Errors
     /// The kernel's.
@@ -161,8 +163,8 @@ impl StreamScheduler {
         slot(&self.maps)?.remove(&0_u32.to_ne_bytes())
     }
 
-    /// Makes a connected stream socket the next worker's; its index, the policy's `k`. Requests are read from this very
-    /// socket ([`worker_socket`] makes one).
+    /// Makes a connected stream socket the next worker's; returns its index, the policy's `k`. Requests are
+    /// read from this very socket ([`worker_socket`] makes one).
     ///
     /// # Errors
     /// If there are 64 already, or the kernel's: `EOPNOTSUPP` for a socket that is not connected.
@@ -178,8 +180,8 @@ impl StreamScheduler {
         self.workers.put(&self.maps, index, socket)
     }
 
-    /// Takes worker `index` away; whether it was there. The others keep their numbers. What the policy still sends there
-    /// stays with its connection and is counted as failed.
+    /// Removes worker `index`; returns whether it existed. The others keep their indices. What the policy
+    /// still sends there stays with its connection and is counted as failed.
     ///
     /// # Errors
     /// The kernel's.
@@ -187,8 +189,8 @@ impl StreamScheduler {
         self.workers.remove(&self.maps, index)
     }
 
-    /// Schedules the requests of a TCP connection from now on, those included that came before; its cookie, which tags
-    /// carry. A connection that closes goes of itself.
+    /// Schedules the requests of a TCP connection from now on, including those that arrived before; returns
+    /// its cookie, which tags carry. A connection that closes is removed by itself.
     ///
     /// # Errors
     /// The kernel's: `E2BIG` if there are 65536 already, `EOPNOTSUPP` for a socket that is not connected.
@@ -200,8 +202,8 @@ impl StreamScheduler {
         Ok(cookie)
     }
 
-    /// Leaves the stream of the connection of `cookie` to its own reader again; whether it was there. A request that has
-    /// come in part is lost.
+    /// Returns the stream of the connection of `cookie` to its own reader; returns whether it existed. A
+    /// partly received request is lost.
     ///
     /// # Errors
     /// The kernel's.
@@ -209,7 +211,7 @@ impl StreamScheduler {
         self.connections.remove(&cookie.to_ne_bytes())
     }
 
-    /// What became of the requests.
+    /// Returns the outcomes of the requests.
     ///
     /// # Errors
     /// The kernel's.
@@ -217,7 +219,7 @@ impl StreamScheduler {
         counts::read(&self.maps)
     }
 
-    /// What was spent while run time was counted.
+    /// Returns the cost while run time was counted.
     ///
     /// # Errors
     /// The kernel's.
@@ -239,8 +241,8 @@ impl StreamScheduler {
     }
 }
 
-/// A socket for a worker to read requests from ([`Requests`]), and its other end, which must stay open as
-/// long: closing it ends the worker's stream, and what is on its way to it then is lost.
+/// Returns a socket from which a worker reads requests ([`Requests`]), and its other end, which must stay
+/// open as long: closing it ends the worker's stream and loses what is in flight.
 ///
 /// # Errors
 /// The system's.

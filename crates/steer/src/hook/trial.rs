@@ -1,4 +1,4 @@
-//! Trials: a policy decides about inputs that are made up, in the kernel, without traffic.
+//! Trials: a policy decides about synthetic inputs, in the kernel, without traffic.
 
 use std::io;
 
@@ -7,19 +7,19 @@ use heddle_steer_abi::Input;
 
 use crate::policy::{LoadError, Maps, Object, frame, link, load};
 
-/// A policy that is loaded for trials.
+/// A policy loaded for trials.
 #[derive(Debug)]
 pub struct Trial {
     program: Program,
     maps: Maps,
 }
 
-/// What a trial said.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialResult {
     /// What the policy returned: an index, `HD_PASS` or `HD_DROP`.
     pub choice: u32,
-    /// The mean time of a decision with its frame, nanoseconds.
+    /// The mean time of a decision including its frame, nanoseconds.
     pub nanoseconds: u32,
 }
 
@@ -41,18 +41,18 @@ impl Trial {
         Ok(trial)
     }
 
-    /// Changes how many executors there are.
+    /// Changes the number of executors.
     ///
     /// # Errors
     /// The kernel's.
     pub fn set_executors(&self, executors: u32) -> io::Result<()> {
-        // A policy that does not ask has no such map.
+        // A policy that does not use it has no such map.
         self.maps
             .get("hd_control")
             .map_or(Ok(()), |map| map.update(&0_u32.to_ne_bytes(), &executors.to_ne_bytes()))
     }
 
-    /// Has it decide about `input`, `repeat` times; the last choice is told.
+    /// Has it decide about `input`, `repeat` times; returns the last choice.
     ///
     /// # Errors
     /// The kernel's.
@@ -61,13 +61,13 @@ impl Trial {
         Ok(TrialResult { choice: run.verdict, nanoseconds: run.nanoseconds })
     }
 
-    /// Its maps, `hd_lines` among them if the policy looks at lines.
+    /// Returns its maps, including `hd_lines` if the policy reads lines.
     #[must_use]
     pub fn maps(&self) -> &Maps {
         &self.maps
     }
 
-    /// The program in the kernel.
+    /// Returns the program in the kernel.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program

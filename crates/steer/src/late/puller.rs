@@ -11,15 +11,16 @@ use rustix::net::{RecvFlags, SocketFlags, acceptfrom_with, recvfrom};
 
 use super::{BELL, ClassSockets};
 
-/// Pulls requests for one worker. What it pulled is in its hands until it pulls again, says [`Puller::done`] or goes away.
+/// Pulls requests for one worker, which holds the request until it pulls again, calls [`Puller::done`], or
+/// drops this.
 #[derive(Debug)]
 pub struct Puller<'a> {
     sockets: &'a ClassSockets,
-    /// The class of the request in hand.
+    /// The class of the request held.
     held: Option<usize>,
     /// A class that is being tried and is not `held`.
     tried: Option<usize>,
-    /// The class whose alarm has rung here and that nobody else will be woken for.
+    /// The class whose report this worker received: no other worker is woken for it.
     rung: Option<usize>,
 }
 
@@ -28,11 +29,11 @@ pub struct Puller<'a> {
 pub struct Datagram {
     /// From which class.
     pub class: usize,
-    /// How many bytes of the buffer it takes.
+    /// How many bytes of the buffer it fills.
     pub length: usize,
-    /// Whether it was longer than the buffer, and cut.
+    /// Whether it was longer than the buffer, and truncated.
     pub truncated: bool,
-    /// Who sent it; `None` if the kernel does not say, as on a local socket without a name.
+    /// The sender; `None` if the kernel does not report it, as on a local socket without a name.
     pub peer: Option<SocketAddr>,
 }
 
@@ -52,17 +53,18 @@ impl<'a> Puller<'a> {
         Self { sockets, held: None, tried: None, rung: None }
     }
 
-    /// The next datagram, from the most urgent class that has one; sleeps while there is none. `None` once stopped.
+    /// Returns the next datagram, from the most urgent class that has one; sleeps while there is none. `None`
+    /// once stopped.
     ///
     /// # Errors
-    /// The system's on a socket: the next call goes on.
+    /// The system's on a socket: the next call continues.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
         let pulled = self.pull(|socket| receive_from(socket, buffer))?;
         let datagram = |(class, datagram)| Datagram { class, ..datagram };
         Ok(pulled.map(datagram))
     }
 
-    /// The next connection, likewise.
+    /// Returns the next connection, likewise.
     ///
     /// # Errors
     /// The system's, such as `EMFILE`: the connection still waits then.
@@ -72,11 +74,11 @@ impl<'a> Puller<'a> {
         Ok(pulled.map(connection))
     }
 
-    /// The next of whatever `take` takes from a socket without blocking, and its class. `take` says
-    /// [`io::ErrorKind::WouldBlock`] where nothing waits.
+    /// Returns whatever `take` takes next from a socket without blocking, and its class. `take` returns
+    /// [`io::ErrorKind::WouldBlock`] if nothing waits.
     ///
     /// # Errors
-    /// What `take` says otherwise, or the system's on waiting.
+    /// Other errors of `take`, or the system's while waiting.
     pub fn pull<T>(
         &mut self,
         mut take: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
@@ -96,14 +98,14 @@ impl<'a> Puller<'a> {
         }
     }
 
-    /// The request in hand is done, and the worker does something else before it pulls again.
+    /// Marks the held request done, if the worker does something else before it pulls again.
     pub fn done(&mut self) {
         self.leave(self.held);
         self.held = None;
     }
 
-    /// Tries all classes. The class in hand is kept until another is taken or none is: so its place goes to nobody
-    /// who would be woken for it in vain.
+    /// Tries all classes. The held class is kept until another is taken or none is, so that its slot does not
+    /// wake a worker in vain.
     fn look<T>(
         &mut self,
         take: &mut impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
@@ -122,7 +124,7 @@ impl<'a> Puller<'a> {
         Ok(None)
     }
 
-    /// What `take` says of a class; `None` if the class is at its limit.
+    /// Tries `take` on a class; `None` if the class is at its limit.
     fn try_class<T>(
         &mut self,
         class: usize,
@@ -132,7 +134,7 @@ impl<'a> Puller<'a> {
         if !has && !self.sockets.classes[class].gate.enter() {
             return None;
         }
-        // Noted for `drop`, if `take` panics.
+        // Recorded for `drop`, if `take` panics.
         self.tried = (!has).then_some(class);
         let taken = take(self.sockets.socket(class));
         self.tried = None;
@@ -143,14 +145,14 @@ impl<'a> Puller<'a> {
         Some(taken)
     }
 
-    /// Leaves a class, and sets its alarm if that is owed.
+    /// Leaves a class, and arms it if the gate says so.
     fn leave(&self, class: Option<usize>) {
         if let Some(class) = class.filter(|class| self.sockets.classes[*class].gate.leave()) {
             self.sockets.arm(class);
         }
     }
 
-    /// Sets the alarm that rang here again, or leaves that to whoever leaves the class.
+    /// Rearms the class reported here, or leaves that to the worker that leaves the class.
     fn settle(&mut self) {
         let rung = self.rung.take();
         if let Some(class) = rung.filter(|class| self.sockets.classes[*class].gate.settle()) {
@@ -158,8 +160,8 @@ impl<'a> Puller<'a> {
         }
     }
 
-    /// Sleeps until an alarm rings, the bell does, or a signal comes. Takes one report at a time: a second one would be
-    /// lost to those who sleep.
+    /// Sleeps until a class reports, the set is stopped, or a signal arrives. Takes one report at a time: a
+    /// second one would be lost to sleeping workers.
     fn wait(&mut self) -> io::Result<()> {
         let mut room = [MaybeUninit::uninit(); 1];
         let rung = match epoll::wait(&self.sockets.epoll, &mut room, None) {
@@ -172,7 +174,7 @@ impl<'a> Puller<'a> {
     }
 }
 
-/// A worker that ends, also by a panic, keeps no place and no alarm.
+/// A worker that ends, even by a panic, keeps no slot and no report.
 impl Drop for Puller<'_> {
     fn drop(&mut self) {
         self.leave(self.held);
@@ -181,11 +183,11 @@ impl Drop for Puller<'_> {
     }
 }
 
-/// Tries again what a signal interrupted.
+/// Retries calls interrupted by a signal.
 fn uninterrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
-            // A connection that was reset before anybody took it.
+            // A connection that was reset before it was accepted.
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             result => return result.map_err(Into::into),
         }

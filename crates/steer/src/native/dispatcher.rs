@@ -19,7 +19,7 @@ use heddle_steer_abi::{Input, Lines, MAX_EXECUTORS, View};
 
 use super::{Decision, NativePolicy, Random};
 
-/// What became of a request that was sent.
+/// The outcome of sending a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent<T> {
     /// It waits for this worker.
@@ -33,15 +33,15 @@ pub enum Sent<T> {
 /// How many requests went where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// For each worker, how many it was sent.
+    /// Requests sent, per worker.
     pub sent: Vec<u64>,
-    /// For each worker, how many did not fit.
+    /// Requests that did not fit, per worker.
     pub full: Vec<u64>,
-    /// How many of them the policy left to the default, the hash of the flow.
+    /// Requests that the policy left to the default, the hash of the flow.
     pub passed: u64,
-    /// How many the policy dropped.
+    /// Requests that the policy dropped.
     pub dropped: u64,
-    /// How many the policy gave an index that there is not; they went by the hash.
+    /// Requests for which the policy returned an invalid index; they went by the hash.
     pub wrong: u64,
 }
 
@@ -102,7 +102,7 @@ pub struct Worker<T> {
 }
 
 impl<T> Dispatcher<T> {
-    /// A dispatcher with the ends of its `workers`, each of which has a ring for `depth` requests.
+    /// Creates a dispatcher and the ends of its `workers`, each with a ring for `depth` requests.
     ///
     /// # Panics
     /// If there are no workers, more than [`MAX_EXECUTORS`], or `depth` is 0.
@@ -124,7 +124,7 @@ impl<T> Dispatcher<T> {
         (Self { policy, rings, counts }, ends)
     }
 
-    /// Sends `request`, of which the policy sees `input`.
+    /// Sends `request`; the policy sees `input`.
     pub fn send(&mut self, input: &mut Input, request: T) -> Sent<T> {
         self.rings.cpu = rustix::thread::sched_getcpu() as u32;
         let default = input.hash as usize % self.rings.rings.len();
@@ -155,13 +155,13 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// What was sent so far.
+    /// Returns what was sent so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The policy, to open its maps.
+    /// Returns the policy, to open its maps.
     #[must_use]
     pub fn policy(&self) -> &NativePolicy {
         &self.policy
@@ -169,13 +169,14 @@ impl<T> Dispatcher<T> {
 }
 
 impl<T> Worker<T> {
-    /// Which worker it is.
+    /// Returns the worker's index.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The next request; sleeps until there is one. `None` when the dispatcher is gone and nothing is left.
+    /// Returns the next request; sleeps until there is one. `None` when the dispatcher is gone and the ring
+    /// is empty.
     #[must_use]
     pub fn next(&self) -> Option<T> {
         match self.receiver.try_recv() {
@@ -189,12 +190,12 @@ impl<T> Worker<T> {
         request
     }
 
-    /// Tells the policy that it is at work on a request of `class`; 0: on none.
+    /// Marks the worker busy with a request of `class` for the policy; 0 means idle.
     pub fn mark(&self, class: u32) {
         self.lines[self.index].class.store(class, Ordering::Relaxed);
     }
 
-    /// Tells the policy on which CPU it runs.
+    /// Sets the CPU that the policy sees it on.
     pub fn mark_cpu(&self, cpu: u32) {
         self.lines[self.index].cpu.store(cpu + 1, Ordering::Relaxed);
     }

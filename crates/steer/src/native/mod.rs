@@ -1,10 +1,11 @@
-//! Policies in user space: the same source, native code of this process, some nanoseconds a decision.
+//! Policies in user space: the same source, as native code of this process, some nanoseconds per decision.
 //!
 //! For programs that receive on one socket, or on an AF_XDP ring, and hand requests to threads themselves
-//! ([`Dispatcher`]); for the simulator; and for tests, where a policy's decisions are wanted without a kernel.
+//! ([`Dispatcher`]); for the simulator; and for tests that need a policy's decisions without a kernel.
 //!
-//! Each [`NativePolicy`] is an instance of its own: its variables and maps are shared with no other. Native code is
-//! trusted like the program that loads it (see `heddle_steer_abi`): [`NativePolicy::compile`] is for one's own files.
+//! Each [`NativePolicy`] is a separate instance: it shares its variables and maps with no other. Native code
+//! is trusted like the program that loads it (see `heddle_steer_abi`): use [`NativePolicy::compile`] only for
+//! your own files.
 
 mod dispatcher;
 mod policy;

@@ -11,28 +11,28 @@ use crate::policy::{
     shipped_native,
 };
 
-/// What a policy says of an input.
+/// A policy's decision about an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
     /// To the executor of this index, which is below the number of executors.
     Executor(usize),
     /// Whatever would happen without a policy.
     Pass,
-    /// Away with it.
+    /// Drop it.
     Drop,
-    /// An index that no executor has: a mistake in the policy. Treat it as [`Decision::Pass`], and count it.
+    /// An index that no executor has: a bug in the policy. Treat it as [`Decision::Pass`], and count it.
     Wrong(u32),
 }
 
-/// Why there is no policy.
+/// Why a policy cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum NativeError {
-    /// No policy of the name is shipped.
+    /// No shipped policy has the name.
     #[error("no policy `{name}`; there are: {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name requested.
         name: String,
-        /// The names that exist.
+        /// The existing names.
         known: String,
     },
     /// A parameter.
@@ -78,7 +78,8 @@ pub struct NativePolicy {
 }
 
 impl NativePolicy {
-    /// An instance of a policy that Heddle ships, with `params` as `name=number,name=number`. Needs no compiler.
+    /// Creates an instance of a policy that Heddle ships, with `params` as `name=number,name=number`. Needs
+    /// no compiler.
     ///
     /// # Errors
     /// [`NativeError::Unknown`], [`NativeError::Param`], [`NativeError::Load`].
@@ -90,7 +91,7 @@ impl NativePolicy {
         Self::load(bytes, params)
     }
 
-    /// An instance of the policy in `file`, compiled now. Its code is trusted like this program's.
+    /// Compiles the policy in `file` and creates an instance. Its code is trusted like this program's.
     ///
     /// # Errors
     /// [`NativeError::Compile`], [`NativeError::Param`], [`NativeError::Load`].
@@ -106,7 +107,7 @@ impl NativePolicy {
         Ok(Self { object })
     }
 
-    /// Where `input` goes.
+    /// Decides where `input` goes.
     #[inline]
     pub fn decide(&mut self, input: &mut Input, view: &mut dyn View) -> Decision {
         let executors = view.executors();
@@ -119,26 +120,26 @@ impl NativePolicy {
         }
     }
 
-    /// Its parameters, as they are set.
+    /// Returns its parameters, as they are set.
     #[must_use]
     pub fn params(&self) -> Vec<Param> {
         parse_params(&self.object.params())
     }
 
-    /// The lines of the executors, for the threads that serve them to write.
+    /// Returns the lines of the executors, for the threads that serve them to write.
     #[must_use]
     pub fn lines(&self) -> &Arc<Lines> {
         self.object.lines()
     }
 
-    /// The array `name` that the policy declares with `HD_MAP` or `HD_TABLE`.
+    /// Returns the array `name` that the policy declares with `HD_MAP` or `HD_TABLE`.
     #[must_use]
     pub fn map(&self, name: &str) -> Option<NativeMap> {
         self.object.map(name)
     }
 }
 
-/// An input of this payload; ports, hash and protocol are for the caller to fill in.
+/// Returns an input with this payload; the caller fills in ports, hash and protocol.
 #[must_use]
 pub fn input(payload: &[u8]) -> Input {
     let seen = payload.len().min(WINDOW);

@@ -1,18 +1,18 @@
-//! Random numbers for policies in user space: quick, repeatable, and good for nothing but scheduling.
+//! Random numbers for policies in user space: fast, reproducible, and unfit for anything but scheduling.
 
 /// `xorshift64*`.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The same numbers for the same seed.
+    /// Creates a generator; equal seeds give equal numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        // Seeds that resemble each other shall not begin alike, and zero would stay zero.
+        // Similar seeds must not start alike, and zero would stay zero.
         Self((seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1)
     }
 
-    /// The next one.
+    /// Returns the next number.
     #[must_use]
     #[inline]
     pub fn number(&mut self) -> u32 {

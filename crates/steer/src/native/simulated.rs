@@ -1,4 +1,4 @@
-//! Policies for those who simulate: the executors are simulated, the policy is the one that is deployed.
+//! Policies in simulation: the executors are simulated, the policy is the one that is deployed.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,9 +9,9 @@ use super::{Decision, NativePolicy, input};
 
 /// A policy that decides about simulated requests.
 ///
-/// It sees each as a datagram of Heddle's own protocol (`crates/proto/src/udp.rs`), whose operation is the request's
-/// type, and whose user, in the highest byte of its id, is the type's number; and each executor's line marked with the
-/// type that it is at work on and its index as its CPU.
+/// It sees each request as a datagram of Heddle's own protocol (`crates/proto/src/udp.rs`), whose operation
+/// is the request's type, and whose user, in the highest byte of its id, is the type's number; each
+/// executor's line is marked with the type it is working on, and its CPU is its index.
 #[derive(Debug)]
 pub struct Simulated {
     policy: NativePolicy,
@@ -19,7 +19,8 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// `types` are the operations that the kinds of requests, from 0 on, are seen as; further kinds are as the last one.
+    /// Creates one. `types` are the operations under which request types are seen, from 0 on; further types
+    /// map to the last.
     #[must_use]
     pub fn new(policy: NativePolicy, types: Vec<u8>) -> Self {
         Self { policy, types }
@@ -94,7 +95,7 @@ impl View for Moment<'_> {
 mod tests {
     use super::*;
 
-    /// What each of three executors is at, and how many wait there.
+    /// The type each of three executors works on, and its queue length.
     struct Three([(Option<usize>, usize); 3]);
 
     impl Executors for Three {
@@ -133,6 +134,6 @@ mod tests {
         let free = [(None, 0); 3];
         assert_eq!(choose("sita", 1, free), Choice::Executor(0));
         assert_eq!(choose("sita", 0, free), Choice::Executor(1));
-        assert_eq!(choose("token", 0, free), Choice::Drop, "nobody has given out tokens");
+        assert_eq!(choose("token", 0, free), Choice::Drop, "no tokens were distributed");
     }
 }

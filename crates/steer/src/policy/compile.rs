@@ -1,4 +1,4 @@
-//! Compiling a policy's source with clang, as the user who asks for it.
+//! Compiling a policy's source with clang, as the requesting user.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::{env, fs};
 
 include!("flags.rs");
 
-/// The headers that a policy sees.
+/// The headers available to a policy.
 const HEADERS: &[(&str, &str)] = &[
     ("heddle.h", include_str!("../../../../include/heddle.h")),
     ("heddle/policy.h", include_str!("../../../../include/heddle/policy.h")),
@@ -15,7 +15,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("heddle/policy_native.h", include_str!("../../../../include/heddle/policy_native.h")),
 ];
 
-/// Warnings of clang that are mistakes in any policy, and that nothing behind clang would explain as well.
+/// Warnings of clang that are mistakes in any policy, and that no later step would explain as well.
 const MISTAKES: &[&str] = &[
     "-Werror=implicit-function-declaration",
     "-Werror=implicit-int",
@@ -40,16 +40,17 @@ pub enum CompileError {
     },
     /// There is no compiler.
     #[error(
-        "no clang: compiling a policy takes it (apt-get install clang, or HEDDLE_CLANG=/path/to/clang); the shipped policies do not"
+        "no clang: compiling a policy takes it (apt-get install clang, or HEDDLE_CLANG=/path/to/clang); \
+         the shipped policies do not"
     )]
     NoCompiler,
-    /// What clang said, without the lines about Heddle's own part of the unit.
+    /// Clang's output, without the lines about Heddle's own part of the unit.
     #[error("{0}")]
     Rejected(String),
-    /// A name that C cannot include.
+    /// A file name that C cannot include.
     #[error("{}: a policy's path has no quotation marks, line breaks or bytes that are no text", .0.display())]
     Name(PathBuf),
-    /// A folder for the headers, or running clang.
+    /// A temporary folder for the headers, or running clang.
     #[error("cannot compile: {0}")]
     Io(#[from] io::Error),
 }
@@ -57,7 +58,7 @@ pub enum CompileError {
 /// Compiles the policy in `file` to an ELF file.
 ///
 /// # Errors
-/// See [`CompileError`]; what clang said names the lines of `file`.
+/// See [`CompileError`]; clang's output names the lines of `file`.
 pub fn compile(file: &Path) -> Result<Vec<u8>, CompileError> {
     compile_with(file, &[FLAGS, &["-c"]].concat())
 }
@@ -105,7 +106,7 @@ fn compile_with(file: &Path, flags: &[&str]) -> Result<Vec<u8>, CompileError> {
     Ok(fs::read(object)?)
 }
 
-/// A folder that goes away.
+/// A folder that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,5 +1,6 @@
-//! The bounds of the allow-list and the relocations of the linker, for all cases below a size: what passes the check never
-//! leaves its function, and what is linked calls what it names. The judge here decodes instructions by itself.
+//! The bounds of the allow-list and the relocations of the linker, for all cases below a size: code that
+//! passes the check never leaves its function, and linked code calls what it names. The oracle here decodes
+//! instructions independently.
 
 use super::check::check;
 use super::link::link;
@@ -27,7 +28,7 @@ fn passes(code: &[u64]) -> bool {
     check(&Object { functions: vec![policy], maps: Vec::new() }).is_ok()
 }
 
-/// Where instructions begin.
+/// Returns where instructions begin.
 fn starts(code: &[u64]) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut at = 0;
@@ -38,7 +39,7 @@ fn starts(code: &[u64]) -> Vec<usize> {
     starts
 }
 
-/// Where the processor may go on after the instruction at `at`.
+/// Returns where execution may continue after the instruction at `at`.
 fn next(code: &[u64], at: usize) -> Vec<i64> {
     let here = i64::try_from(at).unwrap();
     let distance = i64::from((code[at] >> 16 & 0xffff) as u16 as i16);
@@ -51,7 +52,7 @@ fn next(code: &[u64], at: usize) -> Vec<i64> {
     }
 }
 
-/// Whether all that can be reached are instructions of the code.
+/// Returns whether everything reachable is an instruction of the code.
 fn stays_inside(code: &[u64]) -> bool {
     let starts = starts(code);
     let (mut open, mut seen) = (vec![0_i64], Vec::new());
@@ -73,7 +74,7 @@ fn stays_inside(code: &[u64]) -> bool {
 #[test]
 fn no_path_through_an_accepted_function_leaves_it() {
     let distances = [-5, -4, -3, -2, -1, 0, 1, 2, 3, 4, i16::MIN, i16::MAX];
-    // The second half of a load is a number, zero in its opcode.
+    // The second half of a load is a number, with opcode zero.
     let mut words = vec![EXIT, MOVE, LOAD_64, 0, 7 << 32, CLOCK];
     words.extend(distances.map(|distance| to(JUMP, distance)));
     words.extend(COMPARISONS.iter().flat_map(|c| distances.map(|distance| to(*c, distance))));
@@ -82,7 +83,7 @@ fn no_path_through_an_accepted_function_leaves_it() {
         let mut digits = vec![0; length];
         loop {
             let code: Vec<u64> = digits.iter().map(|digit| words[*digit]).collect();
-            // Only what the last one is decides most of the rest: those that cannot end are tried up to three.
+            // Mostly the last instruction decides: those that cannot end a function are tried up to three.
             if length < 4 || matches!(code[3] & 0xff, EXIT | JUMP) {
                 if passes(&code) {
                     accepted += 1;
@@ -120,7 +121,8 @@ fn every_jump_distance_is_judged_correctly() {
     }
 }
 
-/// A function of `length` instructions whose end tells which it is, with a call of `names[called.1]` at `called.0`.
+/// A function of `length` instructions whose end identifies it, with a call of `names[called.1]` at
+/// `called.0`.
 fn tagged(names: [&str; 3], which: usize, length: usize, called: Option<(usize, usize)>) -> Function {
     let mut code = vec![MOVE; length - 1];
     code.push(EXIT | (which as u64) << 32);
@@ -145,7 +147,7 @@ fn every_call_reaches_the_function_it_names() {
         let functions = vec![of(0, first), of(1, second), of(2, third)];
         let object = Object { functions, maps: Vec::new() };
         let image = link(&[&object]).unwrap();
-        // Functions end with their tags, one after the other.
+        // Each function ends with its tag.
         let ends: Vec<usize> = (0..image.instructions.len())
             .filter(|at| image.instructions[*at] & 0xff == EXIT)
             .collect();

@@ -4,12 +4,13 @@ pub const FLAGS: &[&str] = &[
     "-ffreestanding", "-nostdinc",
 ];
 
-/// How policies are compiled to shared objects for user space. The compiler may still call memcpy and the like, which the
-/// process has.
+/// Flags for compiling policies to shared objects for user space. The compiler may still call memcpy and the
+/// like, which the process provides.
 pub const NATIVE_FLAGS: &[&str] = &[
     "-O2", "-fPIC", "-shared", "-nostdlib", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter",
     "-Wno-unused-function", "-ffreestanding", "-nostdinc", "-Wl,-z,noexecstack",
 ];
 
-/// What surrounds a policy's file, which takes the place of `@`.
-pub const UNIT: &str = "#define HD_POLICY\n#include <heddle.h>\nstatic u32 schedule(struct hd_in *in);\n#include \"@\"\nu32 hd_policy(struct hd_in *in)\n{\n\treturn schedule(in);\n}\n";
+/// The wrapper around a policy's file, which replaces `@`.
+pub const UNIT: &str = "#define HD_POLICY\n#include <heddle.h>\nstatic u32 schedule(struct hd_in *in);\n\
+    #include \"@\"\nu32 hd_policy(struct hd_in *in)\n{\n\treturn schedule(in);\n}\n";

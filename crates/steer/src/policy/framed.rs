@@ -1,14 +1,14 @@
-//! A policy in the frame of a hook, after the kernel has verified it under the rules for those who may not read its
-//! memory.
+//! A policy in the frame of a hook, after the kernel has verified it under the rules for unprivileged users.
 //!
-//! The verifier lets a process with `CAP_PERFMON` load programs that write the kernel's addresses into their maps and
-//! read stack that nobody has written. Heddle's frames cannot do without it: they find headers in packets, and look at
-//! sockets. A policy can be a stranger's. So it is verified twice: first in a frame that does nothing but call it, with
-//! a stub in the observer's place that answers anything at all, by a thread that has given the capability up
-//! ([`verify_strictly`]); then in the frame of its hook. What the first proves holds in any frame, for a policy sees
-//! nothing of its frame but a pointer to the input, of whose content the verifier knows nothing, and the answers. Only
-//! the verifier's barriers against speculation, which it leaves out for those who may read memory anyway, are lost; so
-//! the second time, too, the capability is given up unless the frame reads the kernel's memory ([`load_least`]).
+//! The verifier lets a process with `CAP_PERFMON` load programs that write kernel addresses into their maps
+//! and read uninitialised stack. Heddle's frames need that capability: they find headers in packets, and read
+//! sockets. But a policy can be another user's. So it is verified twice: first in a frame that only calls it,
+//! with a stub for the observer that may return anything, by a thread that has dropped the capability
+//! ([`verify_strictly`]); then in the frame of its hook. What the first pass proves holds in any frame, since
+//! all a policy sees of its frame is a pointer to the input, whose content is unknown to the verifier, and
+//! the answers. Only the verifier's barriers against speculation are lost, which it omits for those who may
+//! read memory anyway; so in the second pass, too, the capability is dropped unless the frame reads kernel
+//! memory ([`load_least`]).
 
 use heddle_bpf::{Program, ProgramKind};
 
@@ -18,7 +18,7 @@ use super::load::{LoadError, Maps, load, load_distrusted};
 use super::object::Object;
 use super::shipped::frame;
 
-/// `policy` in the frame that the first verification is about.
+/// Links `policy` into the frame for the first verification.
 ///
 /// # Errors
 /// See [`LinkError`].
@@ -26,17 +26,17 @@ pub fn strict_image(policy: &Object) -> Result<Image, LinkError> {
     link(&[&frame("strict"), &frame("common"), &frame("observe_stub"), policy])
 }
 
-/// Has the kernel verify `policy` by the rules for strangers. Its maps are made on the way, so that they too have what
-/// the kernel does against speculation.
+/// Has the kernel verify `policy` by the rules for unprivileged users. Creates its maps as well, so that they
+/// too have the kernel's protection against speculation.
 ///
 /// # Errors
-/// Those of linking and loading; what the policy may not do is a refusal.
+/// Those of linking and loading; a violation by the policy is a refusal.
 pub fn verify_strictly(policy: &Object, maps: &mut Maps) -> Result<(), LoadError> {
     load_distrusted("hd_strict", ProgramKind::SkReuseport, &strict_image(policy)?, maps).map(drop)
 }
 
-/// Links `policy` into the frame `hook` (a file of `bpf/steer/hooks`), has it verified twice and loads it; `prepare` may
-/// add maps that Heddle fills in.
+/// Links `policy` into the frame `hook` (a file of `bpf/steer/hooks`), verifies it twice and loads it;
+/// `prepare` may add maps that Heddle fills in.
 ///
 /// # Errors
 /// Those of linking and loading.
@@ -54,8 +54,8 @@ pub fn load_framed(
     load_least(name, kind, &image, maps)
 }
 
-/// Loads a policy in its frame with no more trust than that takes. Unless the frame reads the kernel's memory, the verifier
-/// treats the program as a stranger's and puts its barriers against speculation into it.
+/// Loads a policy in its frame with the least trust that works. Unless the frame reads kernel memory, the
+/// verifier treats the program as unprivileged and adds its barriers against speculation.
 ///
 /// # Errors
 /// As [`load`].
@@ -72,7 +72,7 @@ pub fn load_least(
     }
 }
 
-/// Whether a program reads the kernel's memory: with the one helper that Heddle's frames have for it.
+/// Returns whether a program reads kernel memory, for which Heddle's frames use a single helper.
 fn reads_kernel(image: &Image) -> bool {
     /// `BPF_FUNC_probe_read_kernel`
     const READ_KERNEL: u64 = 113;

@@ -1,4 +1,4 @@
-//! The instruction set of BPF, as far as linking and checking need it.
+//! The BPF instruction set, as far as linking and checking need it.
 
 /// One instruction: 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,46 +11,46 @@ pub const CALL: u8 = 0x85;
 
 /// Returns.
 pub const EXIT: u8 = 0x95;
-/// Jumps, whatever the case.
+/// Jumps unconditionally.
 pub const JUMP: u8 = 0x05;
 
 /// The low three bits of an opcode.
 pub mod class {
     /// Special loads.
     pub const LOAD: u8 = 0;
-    /// Memory to a register.
+    /// Memory to register.
     pub const LOAD_MEMORY: u8 = 1;
-    /// A number to memory.
+    /// Immediate to memory.
     pub const STORE_NUMBER: u8 = 2;
-    /// A register to memory.
+    /// Register to memory.
     pub const STORE: u8 = 3;
-    /// Arithmetic of 32 bits.
+    /// 32-bit arithmetic.
     pub const NUMBERS_32: u8 = 4;
-    /// Jumps; comparisons of 64 bits.
+    /// Jumps; 64-bit comparisons.
     pub const JUMPS: u8 = 5;
-    /// Jumps by comparisons of 32 bits.
+    /// Jumps by 32-bit comparisons.
     pub const JUMPS_32: u8 = 6;
-    /// Arithmetic of 64 bits.
+    /// 64-bit arithmetic.
     pub const NUMBERS_64: u8 = 7;
 }
 
-/// How loads and stores address: the high three bits.
+/// Addressing of loads and stores: the high three bits.
 pub mod mode {
-    /// The packet, at a number: `LD_ABS`.
+    /// The packet, at an immediate: `LD_ABS`.
     pub const ABSOLUTE: u8 = 0x20;
     /// The packet, at a register: `LD_IND`.
     pub const INDIRECT: u8 = 0x40;
     /// Memory.
     pub const MEMORY: u8 = 0x60;
-    /// Memory, atomically; the immediate says what.
+    /// Memory, atomically; the immediate selects the operation.
     pub const ATOMIC: u8 = 0xc0;
 }
 
-/// What arithmetic and jumps do: the high four bits.
+/// The operation of arithmetic and jumps: the high four bits.
 pub mod op {
-    /// The last of arithmetic's.
+    /// The last of the arithmetic operations.
     pub const SWAP_BYTES: u8 = 0xd0;
-    /// A jump, whatever the case.
+    /// An unconditional jump.
     pub const JUMP: u8 = 0x00;
     /// A call.
     pub const CALL: u8 = 0x80;
@@ -60,13 +60,13 @@ pub mod op {
     pub const LAST_COMPARISON: u8 = 0xd0;
 }
 
-/// What an atomic store does: the immediate.
+/// The operation of an atomic store: the immediate.
 pub mod atomic {
     /// Add, or, and, xor, without and with the old value; exchange; compare and exchange.
     pub const ALL: [i32; 10] = [0x00, 0x40, 0x50, 0xa0, 0x01, 0x41, 0x51, 0xa1, 0xe1, 0xf1];
 }
 
-/// What the source register of [`CALL`] says.
+/// What the source register of [`CALL`] means.
 pub mod call {
     /// A helper; its number is the immediate.
     pub const HELPER: u8 = 0;
@@ -74,93 +74,93 @@ pub mod call {
     pub const FUNCTION: u8 = 1;
 }
 
-/// What the source register of [`LOAD_64`] says.
+/// What the source register of [`LOAD_64`] means.
 pub mod load {
     /// A number.
     pub const NUMBER: u8 = 0;
     /// A map, by its descriptor.
     pub const MAP: u8 = 1;
-    /// A place in the one value of a map, by its descriptor.
+    /// An address in the only value of a map, by its descriptor.
     pub const MAP_VALUE: u8 = 2;
 }
 
 impl Instruction {
-    /// What it does.
+    /// Returns the opcode.
     #[must_use]
     pub fn opcode(self) -> u8 {
         self.0.to_le_bytes()[0]
     }
 
-    /// The source register, or what it says of a call or a load.
+    /// Returns the source register, or the kind of a call or load.
     #[must_use]
     pub fn source(self) -> u8 {
         self.0.to_le_bytes()[1] >> 4
     }
 
-    /// The destination register.
+    /// Returns the destination register.
     #[must_use]
     pub fn destination(self) -> u8 {
         self.0.to_le_bytes()[1] & 0x0f
     }
 
-    /// The distance in it.
+    /// Returns the offset.
     #[must_use]
     pub fn offset(self) -> i16 {
         let b = self.0.to_le_bytes();
         i16::from_le_bytes([b[2], b[3]])
     }
 
-    /// One of `class`.
+    /// Returns one of `class`.
     #[must_use]
     pub fn class(self) -> u8 {
         self.opcode() & 0x07
     }
 
-    /// One of `mode`, of loads and stores.
+    /// Returns one of `mode`, of loads and stores.
     #[must_use]
     pub fn mode(self) -> u8 {
         self.opcode() & 0xe0
     }
 
-    /// One of `op`, of arithmetic and jumps.
+    /// Returns one of `op`, of arithmetic and jumps.
     #[must_use]
     pub fn op(self) -> u8 {
         self.opcode() & 0xf0
     }
 
-    /// Whether the operand of arithmetic or a jump is a register.
+    /// Returns whether the operand of arithmetic or a jump is a register.
     #[must_use]
     pub fn from_register(self) -> bool {
         self.opcode() & 0x08 != 0
     }
 
-    /// Bytes that a load or store moves.
+    /// Returns the bytes that a load or store moves.
     #[must_use]
     pub fn size(self) -> u8 {
         [4, 2, 1, 8][usize::from(self.opcode() >> 3 & 3)]
     }
 
-    /// How many places it takes in the code.
+    /// Returns how many slots it takes in the code.
     #[must_use]
     pub fn slots(self) -> usize {
         if self.opcode() == LOAD_64 { 2 } else { 1 }
     }
 
-    /// How far behind the next instruction it may go on, if it is a jump.
+    /// Returns the distance, from the next instruction, of a jump's target.
     #[must_use]
     pub fn jump(self) -> Option<i16> {
         let jumps = matches!(self.class(), class::JUMPS | class::JUMPS_32);
         (jumps && !matches!(self.op(), op::CALL | op::EXIT)).then(|| self.offset())
     }
 
-    /// The number in it.
+    /// Returns the immediate.
     #[must_use]
     pub fn immediate(self) -> i32 {
         let b = self.0.to_le_bytes();
         i32::from_le_bytes([b[4], b[5], b[6], b[7]])
     }
 
-    /// The same with another source register.
+    /// Returns the same with another source register.
     #[must_use]
     pub fn with_source(self, source: u8) -> Self {
         let mut bytes = self.0.to_le_bytes();
@@ -168,7 +168,7 @@ impl Instruction {
         Self(u64::from_le_bytes(bytes))
     }
 
-    /// The same with another number.
+    /// Returns the same with another immediate.
     #[must_use]
     pub fn with_immediate(self, immediate: i32) -> Self {
         let mut bytes = self.0.to_le_bytes();
@@ -176,7 +176,7 @@ impl Instruction {
         Self(u64::from_le_bytes(bytes))
     }
 
-    /// Whether it calls a function of the program.
+    /// Returns whether it calls a function of the program.
     #[must_use]
     pub fn calls_function(self) -> bool {
         self.opcode() == CALL && self.source() == call::FUNCTION

@@ -1,5 +1,5 @@
-//! Which instruction came from which line of the source: the compiler's `.BTF.ext`. A courtesy for messages: what is
-//! damaged here is left out.
+//! Maps instructions to source lines: the compiler's `.BTF.ext`. Used only for messages, so damaged parts are
+//! skipped.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,16 +9,16 @@ use object::{LittleEndian, Object as _, ObjectSection as _};
 
 use super::object::Line;
 
-/// The most lines that are read, and the most bytes of one.
+/// Maximum number of lines read, and maximum bytes of one.
 const MAX_LINES: usize = 16_384;
 const MAX_TEXT: usize = 256;
 
-/// The lines of each section of code: bytes from its start, and which line begins there.
+/// The lines of each code section: bytes from its start, and the line that begins there.
 #[derive(Default)]
 pub struct Lines(BTreeMap<String, Vec<(u64, Line)>>);
 
 impl Lines {
-    /// The lines of the function at `range` of `section`.
+    /// Returns the lines of the function at `range` of `section`.
     pub fn within(&self, section: &str, range: &Range<u64>) -> Vec<Line> {
         let lines = self.0.get(section).map_or(&[][..], Vec::as_slice);
         let from = lines.partition_point(|(offset, _)| *offset < range.start);
@@ -28,7 +28,7 @@ impl Lines {
     }
 }
 
-/// All lines that the file knows.
+/// Reads all lines in the file.
 pub fn read(file: &ElfFile64<'_, LittleEndian>) -> Lines {
     let section = |name| file.section_by_name(name).and_then(|section| section.data().ok());
     let (Some(types), Some(extra)) = (section(".BTF"), section(".BTF.ext")) else {
@@ -53,7 +53,7 @@ fn strings(types: &[u8]) -> Option<&[u8]> {
     types.get(start..)
 }
 
-/// The string at `at`, without what would move a terminal's cursor.
+/// Returns the string at `at`, without terminal control characters.
 fn string(strings: &[u8], at: u32) -> String {
     let bytes = usize::try_from(at).ok().and_then(|at| strings.get(at..)).unwrap_or_default();
     let bytes = &bytes[..bytes.len().min(MAX_TEXT)];
@@ -62,8 +62,8 @@ fn string(strings: &[u8], at: u32) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// `.BTF.ext`: a header; where the line information begins and how long it is; for each section a head and records of
-/// instruction offset, file, text, and line number with column in the low ten bits.
+/// Parses `.BTF.ext`: a header; where the line information begins and its length; for each section a head and
+/// records of instruction offset, file, text, and line number with the column in the low ten bits.
 fn parse(types: &[u8], extra: &[u8]) -> Option<Lines> {
     let strings = strings(types)?;
     let start = size(extra, 4)?.checked_add(size(extra, 16)?)?;

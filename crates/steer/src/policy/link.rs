@@ -1,8 +1,9 @@
-//! From objects to one program: Heddle's own frame of a hook, the policy in it, and what the policy asks of Heddle.
+//! Links objects into one program: Heddle's own frame of a hook, the policy in it, and what the policy uses
+//! of Heddle.
 //!
-//! A policy is compiled once and knows nothing of hooks. Linking puts it into the frame of one (`bpf/steer/hooks`):
-//! the frame reads the input, calls `hd_policy`, and enforces what it says. So a policy cannot enforce anything else,
-//! whatever bytes it is made of.
+//! A policy is compiled once and knows nothing of hooks. Linking puts it into the frame of one
+//! (`bpf/steer/hooks`): the frame reads the input, calls `hd_policy`, and enforces the result. So a policy
+//! cannot enforce anything else, whatever bytes it consists of.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,7 +19,7 @@ pub struct Image {
     pub map_uses: Vec<MapUse>,
     /// The maps that it uses.
     pub maps: Vec<MapDecl>,
-    /// Which line an instruction came from, in order of instructions.
+    /// The source lines of instructions, in order of instructions.
     pub lines: Vec<Line>,
 }
 
@@ -29,16 +30,17 @@ pub struct MapUse {
     pub at: usize,
     /// The map's name.
     pub map: String,
-    /// For data: which byte of the one value.
+    /// For data: the byte of the only value.
     pub offset: Option<u32>,
 }
 
-/// Why objects make no program.
+/// Why objects cannot be linked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// Nobody defines a name.
+    /// An undefined name.
     #[error(
-        "`{function}` uses `{name}`, which is not defined: policies can call what heddle.h declares and what they define themselves"
+        "`{function}` uses `{name}`, which is not defined: policies can call what heddle.h declares and \
+         what they define themselves"
     )]
     Undefined {
         /// Where it is used.
@@ -46,15 +48,16 @@ pub enum LinkError {
         /// What is missing.
         name: String,
     },
-    /// It asks the executors' sockets, and they are none.
+    /// It reads the executors' sockets, but they have none here.
     #[error(
-        "this policy calls `{0}`, which looks at sockets: it decides at socket-select only, where the executors are sockets"
+        "this policy calls `{0}`, which looks at sockets: it decides at socket-select only, where the \
+         executors are sockets"
     )]
     NoSockets(String),
     /// Two objects define it.
     #[error("`{0}` is defined twice: names that begin with hd_ are Heddle's")]
     Twice(String),
-    /// A reference has no instruction, or an instruction that needs one has none.
+    /// A reference without an instruction, or an instruction without the reference it needs.
     #[error("a damaged policy: the references of `{0}` do not fit its instructions")]
     Damaged(String),
 }
@@ -62,7 +65,7 @@ pub enum LinkError {
 /// The function that a program begins with.
 const ENTRY: &str = "hd_main";
 
-/// Links `objects` into the program that begins at `hd_main`. Functions that it does not reach are left out.
+/// Links `objects` into the program that begins at `hd_main`. Unreachable functions are left out.
 pub fn link(objects: &[&Object]) -> Result<Image, LinkError> {
     let names = Names::of(objects)?;
     let order = names.reachable()?;
@@ -89,7 +92,7 @@ pub fn link(objects: &[&Object]) -> Result<Image, LinkError> {
     Ok(Image { maps, ..image })
 }
 
-/// All that objects define.
+/// All definitions of the objects.
 struct Names<'a> {
     functions: BTreeMap<&'a str, &'a Function>,
     maps: BTreeMap<&'a str, &'a MapDecl>,
@@ -113,7 +116,7 @@ impl<'a> Names<'a> {
         Ok(names)
     }
 
-    /// The functions that the entry reaches, itself first.
+    /// Returns the functions reachable from the entry, itself first.
     fn reachable(&self) -> Result<Vec<&'a Function>, LinkError> {
         let undefined = |function: &str, name: &str| LinkError::Undefined {
             function: function.into(),
@@ -178,11 +181,11 @@ fn place(
         }
         at += instruction.slots();
     }
-    // Each in its order and at an instruction, or it is left over here.
+    // Each in order and at an instruction, or it is left over here.
     if references.next().is_some() { Err(damaged()) } else { Ok(()) }
 }
 
-/// From a call at `from` to a function at `to`, as calls count.
+/// Returns the distance of a call at `from` to a function at `to`, as calls encode it.
 fn distance(from: usize, to: usize) -> Option<i32> {
     i32::try_from(i64::try_from(to).ok()? - i64::try_from(from).ok()? - 1).ok()
 }
@@ -193,7 +196,7 @@ fn map_use(names: &Names<'_>, at: usize, to: &Target) -> Option<MapUse> {
         Target::Data { map, offset } => (map, Some(*offset)),
     };
     let decl = names.maps.get(map.as_str())?;
-    // Data by its name is its first byte, and only data has bytes to refer to.
+    // Data referred to by name means its first byte, and only data has byte offsets.
     let offset = offset.or_else(|| decl.is_data().then_some(0));
     (offset.is_none() || decl.is_data()).then(|| MapUse { at, map: map.clone(), offset })
 }
@@ -208,7 +211,7 @@ impl Target {
 }
 
 impl MapDecl {
-    /// Whether it is a section of data.
+    /// Returns whether it is a data section.
     #[must_use]
     pub fn is_data(&self) -> bool {
         matches!(self.kind, super::object::DeclKind::Data { .. })
@@ -216,7 +219,7 @@ impl MapDecl {
 }
 
 impl Image {
-    /// The instructions with the maps' descriptors in them.
+    /// Returns the instructions with the maps' descriptors in them.
     pub(crate) fn with_maps(
         &self,
         descriptor: impl Fn(&str) -> Option<i32>,

@@ -10,7 +10,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 use super::link::{Image, LinkError};
 use super::object::{DeclKind, MapDecl};
 
-/// Maps by name. A program that is linked later uses those that are there already.
+/// Maps by name. A program linked later reuses the existing ones.
 pub type Maps = BTreeMap<String, Map>;
 
 /// Why an image could not be loaded.
@@ -21,13 +21,13 @@ pub enum LoadError {
     Map {
         /// Which.
         name: String,
-        /// Why: `EPERM` without privilege, `ENOMEM` and `E2BIG` when it is too large.
+        /// Why: `EPERM` without privilege, `ENOMEM` and `E2BIG` if it is too large.
         error: io::Error,
     },
     /// The thread's capabilities.
     #[error("cannot give up capabilities for loading: {0}")]
     Privileges(io::Error),
-    /// The program does not hold together.
+    /// The program is inconsistent.
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The kernel's verifier.
@@ -35,11 +35,11 @@ pub enum LoadError {
     Refused(#[from] heddle_bpf::LoadError),
 }
 
-/// Loads `image`, with those of `maps` that have the name and the shape that it declares, and new ones for the others and
-/// for its variables. A policy must have passed [`super::verify_strictly`] before.
+/// Loads `image`, reusing those of `maps` whose name and shape match, and creating the others and those for
+/// its variables. A policy must have passed [`super::verify_strictly`] before.
 ///
 /// # Errors
-/// See [`LoadError`]. Maps that were made stay in `maps`.
+/// See [`LoadError`]. Maps that were created stay in `maps`.
 pub fn load(
     name: &str,
     kind: ProgramKind,
@@ -58,7 +58,7 @@ pub fn load(
     Ok(Program::load(&ProgramSpec { name, kind, instructions: &instructions })?)
 }
 
-/// Loads `image`, whatever this process may do, by the rules for those who may not read the kernel's memory.
+/// Loads `image` by the rules for those who may not read kernel memory, whatever this process's privileges.
 pub(super) fn load_distrusted(
     name: &str,
     kind: ProgramKind,
@@ -69,7 +69,7 @@ pub(super) fn load_distrusted(
     load(name, kind, image, maps)
 }
 
-/// This thread without the capabilities that make the verifier trust a program; it has them again when dropped.
+/// This thread without the capabilities that make the verifier trust a program; restored on drop.
 struct Distrust(Option<CapabilitySets>);
 
 impl Distrust {
@@ -88,17 +88,17 @@ impl Distrust {
 impl Drop for Distrust {
     fn drop(&mut self) {
         if let Some(before) = self.0 {
-            // It cannot fail: what becomes effective again is still permitted.
+            // It cannot fail: the restored capabilities are still permitted.
             let _ = set_capabilities(None, before);
         }
     }
 }
 
-/// What Heddle tells policies while they run: it may change, but not by them.
+/// Heddle's values for running policies: they may change, but the policies cannot change them.
 const CONTROL: &str = "hd_control";
 
-/// Variables, constants and parameters belong to one deployment of a policy; what another one had in sections of the same
-/// size would be mistaken for them. Maps are kept, and so is what Heddle prepares.
+/// Variables, constants and parameters belong to one deployment of a policy; another's sections of the same
+/// size must not be mistaken for them. Maps are kept, and so is what Heddle prepares.
 fn is_own(decl: &MapDecl) -> bool {
     decl.is_data() && !decl.name.starts_with("hd_")
 }
@@ -119,7 +119,7 @@ pub(super) fn spec(decl: &MapDecl) -> MapSpec {
     MapSpec { name: decl.name.clone(), kind, key_size, value_size, entries, read_only }
 }
 
-/// Makes a map.
+/// Creates a map.
 pub(crate) fn create(decl: &MapDecl) -> io::Result<Map> {
     let map = Map::create(&spec(decl))?;
     if let DeclKind::Data { bytes, constant } = &decl.kind {
@@ -133,12 +133,12 @@ pub(crate) fn create(decl: &MapDecl) -> io::Result<Map> {
     Ok(map)
 }
 
-/// Whether a map has the shape that a policy declares.
+/// Returns whether a map has the shape that a policy declares.
 pub(crate) fn declared(decl: &MapDecl, map: &MapSpec) -> bool {
     same_shape(&spec(decl), map)
 }
 
-/// The kernel keeps less of a name than there may be.
+/// The kernel keeps fewer characters of a name than are allowed here.
 fn same_shape(a: &MapSpec, b: &MapSpec) -> bool {
     let shape = |s: &MapSpec| (s.kind, s.key_size, s.value_size, s.entries, s.read_only);
     shape(a) == shape(b)

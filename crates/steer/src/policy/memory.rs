@@ -1,4 +1,4 @@
-//! How much of the kernel's memory a map takes: the one place that says so, for limits, quotas and reports.
+//! How much kernel memory a map takes: computed here only, for limits, quotas and reports.
 
 use std::io;
 
@@ -7,17 +7,18 @@ use heddle_bpf::{MapKind, MapSpec, possible_cpus};
 use super::load::spec;
 use super::object::MapDecl;
 
-/// Bytes of the kernel's memory that a map takes, less what the kernel notes of it.
+/// Returns the bytes of kernel memory that a map takes, except the kernel's bookkeeping.
 ///
 /// # Errors
-/// If the number of possible CPUs cannot be read, on which hashes depend; once it was, it is known.
+/// If the number of possible CPUs, on which hash maps depend, cannot be read; once read, it is cached.
 pub fn map_memory(map: &MapSpec) -> io::Result<u64> {
     let cpus = if map.kind == MapKind::Hash { possible_cpus()? } else { 0 };
     Ok(memory(map, cpus.into()))
 }
 
-/// An array that is made without CAP_PERFMON, as for a stranger, is rounded up to a power of two of values, so that indices can
-/// be masked. A hash has a value in reserve for each possible CPU, 48 bytes and its key with each value, and buckets.
+/// An array created without CAP_PERFMON, as for unprivileged users, is rounded up to a power of two of
+/// values, so that indices can be masked. A hash map has a spare value per possible CPU, 48 bytes and its key
+/// with each value, and buckets.
 fn memory(map: &MapSpec, cpus: u64) -> u64 {
     let value = u64::from(map.value_size).next_multiple_of(8);
     let entries = u64::from(map.entries);
@@ -31,7 +32,7 @@ fn memory(map: &MapSpec, cpus: u64) -> u64 {
 }
 
 impl MapDecl {
-    /// Bytes of the kernel's memory that it takes.
+    /// Returns the bytes of kernel memory that it takes.
     ///
     /// # Errors
     /// If the number of possible CPUs cannot be read.

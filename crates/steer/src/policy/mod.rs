@@ -1,7 +1,7 @@
-//! Policies: from a file of C, or a name, to a program that the kernel has verified.
+//! Policies: from a C file, or a name, to a program that the kernel has verified.
 //!
-//! [`compile()`] makes an ELF file of a source; [`read()`] takes it apart; [`check()`] says whether a stranger's may be
-//! loaded; [`link()`] puts it into the frame of a hook; [`load()`] has the kernel verify it.
+//! [`compile()`] makes an ELF file of a source; [`read()`] parses it; [`check()`] decides whether a user's
+//! may be loaded; [`link()`] puts it into the frame of a hook; [`load()`] has the kernel verify it.
 
 mod check;
 mod compile;

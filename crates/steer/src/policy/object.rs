@@ -1,11 +1,11 @@
-//! A compiled policy, taken apart: functions, maps and data, with the references between them still open.
+//! A parsed policy: functions, maps and data, with the references between them still unresolved.
 //!
-//! An [`Object`] is what crosses from the unprivileged process that reads ELF files of strangers to the one that loads
-//! programs: plain data, whose every index is checked again where it is used.
+//! An [`Object`] is what crosses from the unprivileged process that reads users' ELF files to the one that
+//! loads programs: plain data, whose every index is checked again where it is used.
 
 use serde::{Deserialize, Serialize};
 
-/// What a compiled policy, or one of Heddle's own programs, consists of.
+/// The content of a compiled policy, or of one of Heddle's own programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
     /// Its functions, in the order of the file.
@@ -19,11 +19,11 @@ pub struct Object {
 pub struct Function {
     /// Its name in the source.
     pub name: String,
-    /// Its instructions, 8 bytes each; one that loads 64 bits takes two.
+    /// Its instructions, 8 bytes each; a 64-bit load takes two.
     pub code: Vec<u64>,
-    /// Which instructions refer to something, in order.
+    /// The instructions that refer to something, in order.
     pub references: Vec<Reference>,
-    /// Which line of the source an instruction came from, in order of instructions; empty without debug information.
+    /// The source lines of instructions, in order of instructions; empty without debug information.
     pub lines: Vec<Line>,
 }
 
@@ -39,9 +39,9 @@ pub struct Reference {
 /// What an instruction refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
-    /// A function, a map or data of the name, of this object or of another.
+    /// A function, a map or data by name, of this object or another.
     Name(String),
-    /// A place in a data map of this object.
+    /// An offset in a data map of this object.
     Data {
         /// The map's name.
         map: String,
@@ -50,7 +50,7 @@ pub enum Target {
     },
 }
 
-/// Where an instruction came from.
+/// The source line of instructions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     /// The first instruction of the line, an index in the function.
@@ -68,13 +68,13 @@ pub struct Line {
 pub struct MapDecl {
     /// Its name, unique in a linked program.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: DeclKind,
     /// Bytes of a key.
     pub key_size: u32,
     /// Bytes of a value.
     pub value_size: u32,
-    /// How many values it can hold.
+    /// Maximum number of values.
     pub entries: u32,
 }
 
@@ -99,7 +99,7 @@ pub enum DeclKind {
     Sockets,
     /// A section of data: one value, which programs refer to directly.
     Data {
-        /// What it holds at first.
+        /// Its initial content.
         bytes: Vec<u8>,
         /// Whether it is constant.
         constant: bool,
@@ -107,7 +107,7 @@ pub enum DeclKind {
 }
 
 impl DeclKind {
-    /// The kind of a number in a header.
+    /// Returns the kind for its number in a header.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         Some(match number {
             1 => Self::Array,
@@ -124,13 +124,13 @@ impl DeclKind {
 }
 
 impl Object {
-    /// The function of a name.
+    /// Returns the function called `name`.
     #[must_use]
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|function| function.name == name)
     }
 
-    /// The map of a name.
+    /// Returns the map called `name`.
     #[must_use]
     pub fn map(&self, name: &str) -> Option<&MapDecl> {
         self.maps.iter().find(|map| map.name == name)

@@ -1,8 +1,8 @@
-//! Parameters of policies: `HD_PARAM` in a policy's source, `sita:type-offset=0,scan=2` where it is deployed.
+//! Parameters of policies: `HD_PARAM` in a policy's source, `sita:type-offset=0,scan=2` at deployment.
 //!
-//! They lie in a section of constants of the object, 128 bytes each, and say of themselves what they mean. Setting one
-//! changes the section's bytes before a map is made of them, so the verifier sees a number, and what a policy would do
-//! for other numbers is not even loaded.
+//! They lie in a constant section of the object, 128 bytes each, and carry their own descriptions. Setting
+//! one changes the section's bytes before a map is made of them, so the verifier sees a number, and code for
+//! other numbers is not even loaded.
 
 use super::object::{DeclKind, Object};
 
@@ -13,18 +13,18 @@ pub(crate) const SIZE: usize = 128;
 const NAME: std::ops::Range<usize> = 24..48;
 const MEANING: std::ops::Range<usize> = 48..128;
 
-/// A number that a policy lets be set when it is deployed.
+/// A number of a policy that can be set at deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
     /// Its name, with dashes.
     pub name: String,
     /// What it means, in a few words.
     pub meaning: String,
-    /// What it is now: at first the default.
+    /// Its value: at first the default.
     pub value: u64,
-    /// The least that it may be.
+    /// Its minimum.
     pub least: u64,
-    /// The most that it may be.
+    /// Its maximum.
     pub most: u64,
 }
 
@@ -34,18 +34,18 @@ pub enum ParamError {
     /// A part that is not of the form `name=number`.
     #[error("`{0}` is not of the form name=number")]
     Syntax(String),
-    /// The same one twice.
+    /// A parameter given twice.
     #[error("parameter `{0}` is given twice")]
     Twice(String),
-    /// One that the policy does not have, and those that it has.
+    /// A parameter that the policy does not have, and those that it has.
     #[error("no parameter `{name}`; there are: {known}")]
     Unknown {
         /// What was given.
         name: String,
-        /// The names that exist.
+        /// The existing names.
         known: String,
     },
-    /// A number that it cannot be.
+    /// A number out of range.
     #[error("parameter `{name}`: `{given}` is not a whole number from {least} to {most}")]
     Value {
         /// Which one.
@@ -59,7 +59,8 @@ pub enum ParamError {
     },
 }
 
-/// Splits `sita:type-offset=0,scan=2` into the policy and its parameters. The policy may be a file whose name has a colon.
+/// Splits `sita:type-offset=0,scan=2` into the policy and its parameters. The policy may be a file whose name
+/// has a colon.
 #[must_use]
 pub fn split_params(text: &str) -> (&str, &str) {
     match text.rsplit_once(':') {
@@ -82,7 +83,7 @@ pub fn pairs(given: &str) -> Result<Vec<(String, String)>, ParamError> {
         .collect()
 }
 
-/// The parameters of `object`, in the order of its source.
+/// Returns the parameters of `object`, in the order of its source.
 #[must_use]
 pub fn params(object: &Object) -> Vec<Param> {
     object.map(SECTION).map_or_else(Vec::new, |map| match &map.kind {
@@ -91,7 +92,7 @@ pub fn params(object: &Object) -> Vec<Param> {
     })
 }
 
-/// Sets parameters of `object` by name; all, or none where one is wrong. What was set, as it was understood.
+/// Sets parameters of `object` by name; all, or none if one is wrong. Returns what was set, as understood.
 ///
 /// # Errors
 /// See [`ParamError`].
@@ -112,7 +113,7 @@ pub fn set_params(
     Ok(set)
 }
 
-/// The parameters in the bytes of a section. What is not one, in a stranger's object, has no name that could be given.
+/// Parses the parameters in a section. In a malicious object, anything else has no name that could be given.
 pub(crate) fn parse(bytes: &[u8]) -> Vec<Param> {
     bytes.chunks_exact(SIZE).map(param).collect()
 }
@@ -133,7 +134,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Which of `params` is to be set to what.
+/// Returns which of `params` to set to what.
 pub(crate) fn settings(
     params: &[Param],
     given: &[(String, String)],

@@ -1,5 +1,5 @@
-//! From the compiler's ELF file to an [`Object`]. The file may be a stranger's: nothing in it is believed. Time and
-//! memory are linear in its size: whatever it has many of is limited, and looked up in an index.
+//! Parses the compiler's ELF file into an [`Object`]. The file may be malicious: nothing in it is trusted.
+//! Time and memory are linear in its size: counts are limited, and lookups use an index.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,14 +17,14 @@ use super::instruction::{Instruction, LOAD_64};
 use super::lines::{self, Lines};
 use super::object::{DeclKind, Function, MapDecl, Object, Reference, Target};
 
-/// The largest file that is read.
+/// Maximum size of a file.
 pub const MAX_FILE: usize = 1 << 20;
-/// The most data that a policy's sections hold together.
+/// Maximum bytes of a policy's data sections together.
 const MAX_DATA: u64 = 1 << 20;
-/// The most instructions of all functions together. What may be loaded for a stranger is less.
+/// Maximum instructions of all functions together. The limit for loading as a user is lower.
 const MAX_CODE: usize = 1 << 16;
 const MAX_SECTIONS: usize = 512;
-/// A symbol is a name, and the end of a name is searched for.
+/// Each symbol has a name, whose end must be searched for.
 const MAX_SYMBOLS: usize = 8192;
 const MAX_MAPS: usize = 64;
 const MAX_RELOCATIONS: usize = 1 << 16;
@@ -32,7 +32,7 @@ const MAX_NAME: usize = 256;
 /// Bytes of `struct hd_map`.
 const MAP_DECL: usize = 16;
 
-/// Why a file is no policy.
+/// Why a file is not a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// It is not what clang makes for `-target bpf`.
@@ -41,7 +41,7 @@ pub enum ReadError {
     /// It is, but it contradicts itself.
     #[error("a damaged policy: {0}")]
     Damaged(String),
-    /// It uses something that policies cannot have.
+    /// It uses something unavailable to policies.
     #[error("{0}")]
     Unsupported(String),
 }
@@ -58,10 +58,10 @@ type File<'a> = ElfFile64<'a, LittleEndian>;
 type Section<'a, 'f> = ElfSection64<'a, 'f, LittleEndian>;
 type Symbol<'a, 'f> = ElfSymbol64<'a, 'f, LittleEndian>;
 
-/// Reads the ELF file `bytes`.
+/// Parses the ELF file `bytes`.
 ///
 /// # Errors
-/// What is wrong with it; never a panic.
+/// What is wrong with it; never panics.
 pub fn read(bytes: &[u8]) -> Result<Object, ReadError> {
     if bytes.len() > MAX_FILE {
         return Err(ReadError::NotBpf(format!("{} bytes, more than {MAX_FILE}", bytes.len())));
@@ -89,7 +89,7 @@ fn name_of(symbol: &Symbol<'_, '_>) -> Result<String, ReadError> {
     name.map(str::to_owned).ok_or_else(|| damaged("a symbol without a readable name"))
 }
 
-/// The maps in section `.hd.maps`, one symbol each.
+/// Returns the maps in section `.hd.maps`, one symbol each.
 fn maps(file: &File<'_>) -> Result<Vec<MapDecl>, ReadError> {
     let Some(section) = file.section_by_name(".hd.maps") else { return Ok(Vec::new()) };
     let bytes = section.data().map_err(|_| damaged("its maps"))?;
@@ -119,12 +119,12 @@ fn map(symbol: &Symbol<'_, '_>, section: &[u8]) -> Result<MapDecl, ReadError> {
     }
 }
 
-/// The name of the map that a section of data becomes; `None` if it is something else.
+/// Returns the name of the map for a data section; `None` for other sections.
 fn data_map(section: &str) -> Option<Cow<'_, str>> {
     match section {
         ".bss" | ".data" | ".rodata" => Some(section[1..].into()),
         ".hd.maps" => None,
-        // Tables and texts that the compiler put together by their size: `.rodata.cst16`, `.rodata.str1.1`.
+        // Tables and strings that the compiler merged by size: `.rodata.cst16`, `.rodata.str1.1`.
         _ if section.starts_with(".rodata.") => Some(section[1..].replace('.', "_").into()),
         _ => section.strip_prefix(".hd.").map(Into::into),
     }
@@ -160,14 +160,14 @@ fn data_section(section: &Section<'_, '_>, name: String) -> Result<MapDecl, Read
     Ok(MapDecl { name, kind, key_size: 4, value_size, entries: 1 })
 }
 
-/// The code of a file, with what is looked up in it.
+/// A file's code, with indices for lookups in it.
 struct Code<'a, 'f> {
     file: &'f File<'a>,
     /// Symbols with a size, that is, functions; labels inside of one have none.
     symbols: Vec<Symbol<'a, 'f>>,
-    /// Which symbol begins at a byte of a section.
+    /// Symbols by the byte of a section where they begin.
     starts: HashMap<(SectionIndex, u64), usize>,
-    /// What refers to something in a section, by the byte where it does.
+    /// Relocations of a section, by the byte they apply to.
     relocations: HashMap<SectionIndex, Vec<(u64, Relocation)>>,
     lines: Lines,
 }
@@ -215,8 +215,8 @@ impl<'a, 'f> Code<'a, 'f> {
         Ok(Function { name, code, references, lines })
     }
 
-    /// The references of the function at `range` of `section`: those that the compiler left open, and calls inside of
-    /// the section, which it may have closed.
+    /// Returns the references of the function at `range` of `section`: those the compiler left open, and
+    /// calls inside the section, which it may have resolved.
     fn references(
         &self,
         section: SectionIndex,
@@ -261,7 +261,7 @@ impl<'a, 'f> Code<'a, 'f> {
                 data_target(self.file, &symbol, instruction)
             }
             R_BPF_64_32 if instruction.calls_function() => match symbol.section_index() {
-                // A call into a section says where in it, from the section's start.
+                // A call into a section encodes the target's offset from the section's start.
                 Some(section) if symbol.kind() == SymbolKind::Section => {
                     self.function_at(section, 0, instruction)
                 }
@@ -271,7 +271,7 @@ impl<'a, 'f> Code<'a, 'f> {
         }
     }
 
-    /// The function that a call at byte `from` of `section` calls, by the distance in it.
+    /// Returns the function that a call at byte `from` of `section` calls, by its distance.
     fn function_at(
         &self,
         section: SectionIndex,
@@ -314,7 +314,7 @@ fn data_target(
     instruction: Instruction,
 ) -> Result<Target, ReadError> {
     let addend = i64::from(instruction.immediate());
-    // What is somewhere else, or a map, is referred to as a whole.
+    // Anything elsewhere, or a map, is referred to as a whole.
     let whole = || match addend {
         0 => name_of(symbol).map(Target::Name),
         _ => unsupported("a reference into the middle of a map: use hd_at"),

@@ -1,4 +1,4 @@
-//! What was compiled with Heddle: the policies that it ships, and the frames of its hooks.
+//! Objects compiled with Heddle: the policies that it ships, and the frames of its hooks.
 
 use super::object::Object;
 use super::read::read;
@@ -12,18 +12,18 @@ fn find(
     table.iter().find(|(n, ..)| *n == name).map(|(_, source, object)| (*source, *object))
 }
 
-/// The names of the shipped policies.
+/// Returns the names of the shipped policies.
 pub fn shipped_names() -> impl Iterator<Item = &'static str> {
     POLICIES.iter().map(|(name, ..)| *name)
 }
 
-/// The source of a shipped policy.
+/// Returns the source of a shipped policy.
 #[must_use]
 pub fn shipped_source(name: &str) -> Option<&'static str> {
     find(POLICIES, name).map(|(source, _)| source)
 }
 
-/// What a shipped policy does, in a sentence or two: what its source begins with.
+/// Returns what a shipped policy does, in a sentence or two: the head of its source.
 #[must_use]
 pub fn shipped_summary(name: &str) -> Option<String> {
     let comment = shipped_source(name)?.strip_prefix("/*")?.split("*/").next()?;
@@ -31,21 +31,21 @@ pub fn shipped_summary(name: &str) -> Option<String> {
     Some(lines.collect::<Vec<_>>().join(" "))
 }
 
-/// The compiled file of a shipped policy.
+/// Returns the compiled file of a shipped policy.
 #[must_use]
 pub fn shipped(name: &str) -> Option<&'static [u8]> {
     find(POLICIES, name).map(|(_, object)| object)
 }
 
-/// A shipped policy, compiled for user space.
+/// Returns a shipped policy, compiled for user space.
 pub(crate) fn shipped_native(name: &str) -> Option<&'static [u8]> {
     find(NATIVE, name).map(|(_, object)| object)
 }
 
-/// One of Heddle's own objects (`bpf/steer/hooks`).
+/// Returns one of Heddle's own objects (`bpf/steer/hooks`).
 ///
 /// # Panics
-/// If there is none of the name, or it cannot be read: a mistake in Heddle that its tests find.
+/// If there is none of the name, or it cannot be read: a bug in Heddle that its tests find.
 #[must_use]
 pub fn frame(name: &str) -> Object {
     let (_, bytes) = find(FRAMES, name).unwrap_or_else(|| panic!("no frame `{name}`"));

@@ -1,8 +1,9 @@
-//! What of steering works here: each hook is tried, and what is absent says why, and what works all the same.
+//! Which parts of steering work here: each hook is tried; a missing one is reported with the reason and the
+//! alternatives.
 //!
-//! Nothing is tried on what others use: sockets are on the loopback with ports of the kernel's choice, and XDP is tried on
-//! a veth pair in namespaces of the probe's own. Real interfaces are only asked what they can: attaching in the driver
-//! may interrupt a card's traffic for a moment.
+//! Nothing is tried on resources in use: sockets are on the loopback with ports of the kernel's choice, and
+//! XDP is tried on a veth pair in the probe's own namespaces. Real interfaces are only queried: attaching in
+//! the driver may interrupt a NIC's traffic for a moment.
 
 mod packets;
 mod sockets;
@@ -14,9 +15,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It was tried and did what it should.
+    /// It was tried and works.
     Yes,
-    /// With a limit that matters.
+    /// It works, with a limit that matters.
     Partly,
     /// It was tried and failed.
     No,
@@ -24,7 +25,7 @@ pub enum State {
     Unknown,
 }
 
-/// What was found about one ability.
+/// The result for one ability.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Probe {
     /// A stable name.
@@ -33,7 +34,7 @@ pub struct Probe {
     pub state: State,
     /// What was seen.
     pub found: String,
-    /// What follows, and what to do about it or instead.
+    /// The consequence, and what to do about it or instead.
     pub follows: String,
 }
 
@@ -47,7 +48,7 @@ impl Probe {
         Self { id: id.into(), state, found: found.into(), follows: follows.into() }
     }
 
-    /// From a trial: what it said, what follows where it worked, and where it did not.
+    /// Makes one from a trial: its result, the consequence if it worked, and if it did not.
     fn tried<E: std::fmt::Display>(
         id: &str,
         trial: Result<String, E>,

@@ -1,4 +1,4 @@
-//! The hooks at XDP, tried on a veth pair, and what the interfaces of this machine can.
+//! The hooks at XDP, tried on a veth pair, and the abilities of this machine's interfaces.
 
 use std::error::Error;
 use std::fs;
@@ -55,7 +55,7 @@ pub fn hooks() -> Vec<Probe> {
     ]
 }
 
-/// A root in `mode` whose one port is decided for by round robin over one executor.
+/// Attaches a root in `mode` whose one port is steered by round robin over one executor.
 fn steer(net: &Pair, executors: Executors, mode: Mode) -> Result<(Root, Maps), Box<dyn Error>> {
     let interface = Interface::by_name(NEAR, Some(net.near.file()?))?;
     let root = Root::attach(&interface, Some(mode))?;
@@ -101,13 +101,13 @@ fn cpu(net: &Pair) -> Trial {
     }
 }
 
-/// What each interface of this machine can.
+/// Returns the abilities of each interface of this machine.
 pub fn interfaces() -> Vec<Probe> {
     let entries = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut names: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.retain(|name| {
-        // What is up, and carries packets of others.
+        // Interfaces that are up, and carry others' packets.
         name != "lo" && read_up(name)
     });
     names.sort();

@@ -1,4 +1,4 @@
-//! The hooks at sockets, tried on sockets of the probe's own.
+//! The hooks at sockets, tried on the probe's own sockets.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,7 +26,7 @@ pub fn probes() -> Vec<Probe> {
         Probe::tried(
             "socket-observer",
             observe_one(),
-            "the kernel says which sockets are idle: jiq and jsq work on servers that nobody changed",
+            "the kernel says which sockets are idle: jiq and jsq work on unmodified servers",
             "policies that watch queues do not work; the others do",
         ),
         Probe::tried(

@@ -1,4 +1,4 @@
-//! Privileges, the kernel's BPF, and what else steering uses.
+//! Privileges, the kernel's BPF, and the tools that steering uses.
 
 use std::env;
 use std::fs;
@@ -85,7 +85,7 @@ fn types() -> Probe {
     Probe::tried(
         "steer-types",
         read.map(|_| "the kernel says how its structures are laid out (BTF)".to_owned()),
-        "policies that watch queues (jiq, jsq) work on servers that nobody changed",
+        "policies that watch queues (jiq, jsq) work on unmodified servers",
         "jiq and jsq do not work (CONFIG_DEBUG_INFO_BTF); the other policies do",
     )
 }
@@ -118,7 +118,7 @@ fn file_system() -> Probe {
     }
 }
 
-/// What is there beside the kernel.
+/// Probes the tools outside the kernel.
 pub fn tools() -> Vec<Probe> {
     vec![compiler(), daemon()]
 }
@@ -145,7 +145,8 @@ fn daemon() -> Probe {
     let at = client::socket();
     let connected =
         UnixStream::connect(&at).map(|_| format!("heddled answers at {}", at.display()));
-    let found = connected.map_err(|error| format!("nobody answers at {} ({error})", at.display()));
+    let found =
+        connected.map_err(|error| format!("no daemon answers at {} ({error})", at.display()));
     let instead = if env::var_os(SOCKET_VARIABLE).is_some() {
         "HEDDLE_SOCKET names this socket: start a heddled there (--socket), or unset the variable"
     } else {

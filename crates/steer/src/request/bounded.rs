@@ -1,5 +1,5 @@
-//! What a request may be made of, at most. It is counted while a message is taken apart, and not when all of it is in memory:
-//! there, a parameter takes ten times what it takes in the message.
+//! Bounds on the parts of a request. They are enforced while a message is parsed, not once it is in memory:
+//! there, a parameter takes ten times its size in the message.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,14 +10,14 @@ use crate::policy::MAX_FILE;
 
 /// Parameters of a policy.
 const PARAMETERS: usize = 64;
-/// What descriptors are: as many as can come with a message.
+/// Roles of descriptors: as many as can come with a message.
 pub const ROLES: usize = 96;
 /// CPUs, each of which is an executor.
 const CPUS: usize = 64;
 /// Bytes of a text.
 const TEXT: usize = 4096;
 
-/// Takes `most` of something, and fails at the next.
+/// Accepts `most` elements, and fails at the next.
 fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
     most: usize,
@@ -45,7 +45,7 @@ fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from.deserialize_seq(BoundedVec(most, what, PhantomData))
 }
 
-/// A text that is not long.
+/// A text of bounded length.
 struct Text(String);
 
 impl<'de> Deserialize<'de> for Text {

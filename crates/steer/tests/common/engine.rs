@@ -1,4 +1,4 @@
-//! An engine with folders of its own, which go when it does.
+//! An engine with temporary folders.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs;
@@ -22,7 +22,7 @@ pub fn shipped(name: &str) -> Policy {
 }
 
 impl Bench {
-    /// `None`, and a line that says so, where this user may not attach.
+    /// Returns `None`, and prints a line about it, if this user may not attach.
     pub fn new(name: &str) -> Option<Bench> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: attaching takes root");
@@ -40,7 +40,7 @@ impl Bench {
         }
     }
 
-    /// Another engine over the same state: what another process has, or heddled after a restart.
+    /// Another engine over the same state: as in another process, or heddled after a restart.
     pub fn restart(&mut self) {
         let state = State::at(&self.run, &self.pins);
         self.engine = Engine::new(state, Box::new(read_here)).expect("an engine");
@@ -97,7 +97,7 @@ impl Drop for Bench {
     }
 }
 
-/// Sockets that share an address; of port 0, a free one.
+/// Sockets that share an address; for port 0, a free one.
 pub fn group(n: usize, at: &str) -> Vec<UdpSocket> {
     let mut at: SocketAddr = at.parse().expect("an address");
     let mut sockets = Vec::new();
@@ -123,7 +123,7 @@ pub fn ask(sockets: &[UdpSocket], n: usize) {
     }
 }
 
-/// How many datagrams each socket got since it was last asked.
+/// Returns how many datagrams each socket got since the last call.
 pub fn received(sockets: &[UdpSocket]) -> Vec<usize> {
     let drain = |socket: &UdpSocket| std::iter::from_fn(|| socket.recv(&mut [0; 64]).ok()).count();
     sockets.iter().map(drain).collect()

@@ -1,4 +1,4 @@
-//! What the tests of the hooks at XDP share.
+//! Shared by the tests of the hooks at XDP.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use heddle_netns::{FAR_MAC, FAR4, FAR6, NEAR_MAC, NEAR4, NEAR6, Pair};
 use heddle_steer::hook::xdp::{Claim, Executors, Interface, Mode, Protocol, load_policy};
 use heddle_steer::policy::{Maps, Object, read, shipped};
 
-/// A pair of namespaces; `None`, with a word about it, where this process may not make one.
+/// A pair of namespaces; `None`, with a message, if this process cannot create one.
 pub fn network(queues: u32) -> Option<Pair> {
     if let Some(why) = heddle_netns::missing_privilege() {
         eprintln!("SKIPPED: {why}");
@@ -27,7 +27,7 @@ pub fn policy(name: &str) -> Object {
     read(shipped(name).unwrap()).unwrap()
 }
 
-/// Policy `name` for `executors` of a driver, told that there are `count` of them.
+/// Policy `name` for `executors` of a driver, with `count` of them.
 pub fn deploy(name: &str, executors: Executors, count: u32) -> (Program, Maps) {
     let mut maps = Maps::new();
     let program = load_policy(name, (executors, Mode::Native), &policy(name), &mut maps).unwrap();
@@ -53,7 +53,7 @@ pub fn counts(maps: &Maps, index: u32) -> [u64; 3] {
     sum
 }
 
-/// Where the counts of what went to no executor are.
+/// Line of the counts of inputs without an executor.
 pub const NO_EXECUTOR: u32 = 64;
 
 pub use heddle_test_support::until;
@@ -88,7 +88,7 @@ impl Packet {
             frame.extend(number.to_be_bytes());
         }
         frame.extend(if self.six { self.internet6() } else { self.internet4() });
-        // What is shorter is padded by the card that sends it.
+        // Shorter frames are padded by the sending card.
         frame.resize(frame.len().max(60), 0xee);
         frame
     }
@@ -165,7 +165,7 @@ fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// AF_XDP sockets at the far end, one a queue: what one sends comes on the near queue of the same number.
+/// AF_XDP sockets at the far end, one per queue: what one sends arrives on the near queue of the same number.
 pub struct Sender(Vec<XdpSocket>);
 
 impl Sender {
@@ -192,7 +192,7 @@ pub fn bind(net: &Pair, near: bool, queue: u32) -> XdpSocket {
     namespace.run(|| XdpSocket::bind(interface.index(), queue, &options)).unwrap()
 }
 
-/// The frames that wait at `socket`.
+/// Returns the frames waiting at `socket`.
 pub fn drain(socket: &mut XdpSocket) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let keep = |frame: &mut heddle_bpf::xsk::Frame<'_>| {

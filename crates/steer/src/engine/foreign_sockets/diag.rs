@@ -1,8 +1,9 @@
-//! Asks the kernel who has a port (`NETLINK_SOCK_DIAG`, as `ss` does). The tables in /proc are no way: each read of that of
-//! UDP begins at its first socket again, so half a million sockets of a stranger's take a minute, and a copy of each.
+//! Asks the kernel who has a port (`NETLINK_SOCK_DIAG`, as `ss` does). The tables in /proc are unsuitable:
+//! each read of the UDP table starts over at the first socket, so half a million sockets of another user take
+//! a minute, and a copy of each.
 //!
-//! - **I1** The kernel tells of sockets at the ports only.
-//! - **I2** It ends, whoever has how many sockets at the ports.
+//! - **I1** The kernel reports only sockets at the ports.
+//! - **I2** The search ends, however many sockets a user has at the ports.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,23 +18,23 @@ use rustix::net::{
 
 use crate::hook::xdp::Protocol;
 
-/// Of linux/netlink.h: the kinds of messages, and the flags of a request for all that there is.
+/// From linux/netlink.h: message types, and the flags of a dump request.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const ALL: u16 = 0x301;
-/// Of linux/sock_diag.h and linux/inet_diag.h: the kind of requests and answers, and the attribute that is a filter.
+/// From linux/sock_diag.h and linux/inet_diag.h: the type of requests and answers, and the filter attribute.
 const BY_FAMILY: u16 = 20;
 const FILTER: u16 = 1;
-/// Bytes of `struct nlmsghdr`, `struct inet_diag_req_v2` and `struct inet_diag_sockid`.
+/// Sizes in bytes of `struct nlmsghdr`, `struct inet_diag_req_v2` and `struct inet_diag_sockid`.
 const HEAD: usize = 16;
 const ASKED: usize = 56;
 const NAMES: usize = 48;
-/// The states of a socket of TCP that has a peer or listens, but for TIME_WAIT. The two of UDP are among them.
+/// The states of a TCP socket that has a peer or listens, except TIME_WAIT. They include both states of UDP.
 const STATES: u32 = 0xffe & !(1 << 6);
-/// Twice what the kernel says at once.
+/// Twice the size of the kernel's largest answer.
 const PART: usize = 64 << 10;
 
-/// A socket by the kernel's account.
+/// A socket as the kernel reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Socket {
     pub protocol: Protocol,
@@ -43,11 +44,11 @@ pub struct Socket {
     pub inode: u32,
 }
 
-/// A socket of `protocol` at one of `ports`, in this thread's network namespace, that is `wanted`; `None` if there is none.
-/// The kernel walks its table once, and once more for every 200 sockets or so that have the ports.
+/// Finds a socket of `protocol` at one of `ports`, in this thread's network namespace, that satisfies
+/// `wanted`. The kernel walks its table once, and once more for every 200 or so sockets that have the ports.
 ///
 /// # Errors
-/// `TimedOut` if that is not known at `end`; the system's.
+/// `TimedOut` if there is no result by `end`; the system's.
 pub fn find(
     protocol: Protocol,
     ports: &BTreeSet<u16>,
@@ -86,7 +87,7 @@ fn request(family: AddressFamily, protocol: Protocol, ports: &BTreeSet<u16>) -> 
     let mut bytes = Vec::with_capacity(size);
     bytes.extend((size as u32).to_ne_bytes());
     bytes.extend([BY_FAMILY, ALL].map(u16::to_ne_bytes).as_flattened());
-    // Number and sender: the kernel knows.
+    // Sequence number and sender: filled in by the kernel.
     bytes.extend([0; 8]);
     bytes.extend([family.as_raw() as u8, protocol as u8, 0, 0]);
     bytes.extend(STATES.to_ne_bytes());
@@ -96,8 +97,8 @@ fn request(family: AddressFamily, protocol: Protocol, ports: &BTreeSet<u16>) -> 
     bytes
 }
 
-/// A program for the kernel: whether a socket's own port is among `ports`. Each step says how many bytes further to go if
-/// it is true, and if not; to be exactly at the end means yes.
+/// Returns a filter for the kernel: whether a socket's own port is among `ports`. Each step gives the number
+/// of bytes to advance if it is true, and if not; ending exactly at the end accepts.
 fn filter(ports: &BTreeSet<u16>) -> Vec<u8> {
     const JUMP: u8 = 1;
     const PORT_IS: u8 = 11;
@@ -107,7 +108,7 @@ fn filter(ports: &BTreeSet<u16>) -> Vec<u8> {
     };
     let mut bytes = Vec::new();
     for (more, port) in (0..ports.len()).rev().zip(ports) {
-        // If not, to the next port; after the last of them that is beyond the end.
+        // If not, jump to the next port; after the last, beyond the end.
         bytes.extend(step(PORT_IS, 8, 12));
         bytes.extend(step(0, 0, (*port).into()));
         if more > 0 {
@@ -117,7 +118,7 @@ fn filter(ports: &BTreeSet<u16>) -> Vec<u8> {
     bytes
 }
 
-/// The next part of the answer. The kernel makes it while it is asked: there is nothing to wait for.
+/// Receives the next part of the answer. The kernel produces it during the call, so this never waits.
 fn hear<'a>(kernel: &OwnedFd, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     let (_, size, from) = recvfrom(kernel, &mut *buffer, RecvFlags::DONTWAIT)?;
     let of_kernel = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
@@ -131,7 +132,7 @@ fn cut() -> io::Error {
     io::Error::other("the kernel's list of sockets is cut off")
 }
 
-/// The first socket of a part of the answer that is `wanted`, and whether there are more parts.
+/// Returns the first socket in a part of the answer that satisfies `wanted`, and whether more parts follow.
 fn read(
     mut part: &[u8],
     protocol: Protocol,
@@ -155,7 +156,7 @@ fn read(
     Ok((None, true))
 }
 
-/// What the last message says: 0, or a negative number of an error.
+/// Parses the final message: 0, or a negative error number.
 fn end(body: &[u8]) -> io::Result<()> {
     match number(body, 0)?.cast_signed() {
         0 => Ok(()),
@@ -167,7 +168,7 @@ fn end(body: &[u8]) -> io::Result<()> {
     }
 }
 
-/// What `struct inet_diag_msg` says.
+/// Parses `struct inet_diag_msg`.
 fn socket(body: &[u8], protocol: Protocol) -> io::Result<Socket> {
     let family = AddressFamily::from_raw(u16::from(*body.first().ok_or_else(cut)?));
     let port = u16::from_be_bytes(bytes(body, 4)?);

@@ -1,4 +1,4 @@
-//! The way back: from a request's tag to the connection that it came from.
+//! The return path: from a request's tag to its connection.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -15,24 +15,26 @@ use rustix::io::Errno;
 
 use super::StreamScheduler;
 
-/// The connections of a server whose requests go to workers: who answers finds the one to answer to by the request's tag.
+/// The connections of a server whose requests go to workers: an answer finds its connection by the request's
+/// tag.
 ///
-/// Somebody must call [`Connections::close_ended`] now and then, or in a loop: nobody else reads from the connections, so
-/// nobody else would see them end.
+/// Call [`Connections::close_ended`] now and then, or in a loop: nothing else reads from the connections, so
+/// nothing else notices when they end.
 #[derive(Debug)]
 pub struct Connections {
     epoll: OwnedFd,
     patience: Duration,
     open: Mutex<HashMap<u64, Arc<Mutex<TcpStream>>>>,
-    /// Clients that send no more, and when they are taken for gone.
+    /// Clients that have closed their sending side, and when to give up on them.
     ending: Mutex<Vec<(Instant, u64)>>,
 }
 
-/// How many ends are seen to in one call.
+/// Ends handled per call.
 const AT_ONCE: usize = 64;
 
 impl Connections {
-    /// None yet. A client that does not take an answer within `patience`, or has closed its side for that long, is cut off.
+    /// Creates an empty set. A client that does not accept an answer within `patience`, or has closed its
+    /// side for that long, is disconnected.
     ///
     /// # Errors
     /// The system's.
@@ -41,19 +43,19 @@ impl Connections {
         Ok(Self { epoll, patience, open: Mutex::default(), ending: Mutex::default() })
     }
 
-    /// Takes a connection over and has its requests scheduled; its tag.
+    /// Takes over a connection and schedules its requests; returns its tag.
     ///
     /// # Errors
     /// Those of [`StreamScheduler::add_connection`], and the system's: then the connection is closed.
     pub fn adopt(&self, scheduler: &StreamScheduler, connection: TcpStream) -> io::Result<u64> {
         connection.set_write_timeout(Some(self.patience))?;
-        // Answers are written whole: none is to wait for the acknowledgement of the one before.
+        // Answers are written whole, so none should wait for the acknowledgement of the previous one.
         connection.set_nodelay(true)?;
         let tag = rustix::net::sockopt::socket_cookie(&connection)?;
         let ends = EventFlags::RDHUP | EventFlags::ONESHOT;
         epoll::add(&self.epoll, &connection, EventData::new_u64(tag), ends)?;
         let shared = Arc::new(Mutex::new(connection));
-        // It can be answered before the first request of it can be read.
+        // It must be answerable before its first request can be read.
         lock(&self.open).insert(tag, shared.clone());
         let added = scheduler.add_connection(lock(&shared).as_fd());
         if added.is_err() {
@@ -62,8 +64,8 @@ impl Connections {
         added
     }
 
-    /// Sends `answer`, all of it, to the connection of `tag`; false if that is gone, or took longer than the patience and
-    /// is cut off. Answers of several workers to one connection follow one another.
+    /// Sends all of `answer` to the connection of `tag`; false if it has gone, or took longer than the
+    /// patience and was disconnected. Answers of several workers to one connection are serialised.
     pub fn answer(&self, tag: u64, answer: &[u8]) -> bool {
         let found = lock(&self.open).get(&tag).cloned();
         let sent = found.is_some_and(|connection| lock(&connection).write_all(answer).is_ok());
@@ -73,8 +75,8 @@ impl Connections {
         sent
     }
 
-    /// Closes the connections that failed, whose framing was wrong, and whose client has long closed; waits up to
-    /// `timeout` for one. How many.
+    /// Closes connections that failed, were misframed, or whose client closed long ago; waits up to `timeout`
+    /// for one. Returns how many.
     ///
     /// # Errors
     /// The system's.
@@ -91,7 +93,7 @@ impl Connections {
             if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
                 self.close(tag);
             } else {
-                // It may wait for answers still.
+                // It may still wait for answers.
                 lock(&self.ending).push((Instant::now() + self.patience, tag));
             }
         }
@@ -111,29 +113,29 @@ impl Connections {
         ended.into_iter().for_each(|tag| self.close(tag));
     }
 
-    /// Closes the connection of `tag`, if it is there.
+    /// Closes the connection of `tag`, if it exists.
     pub fn close(&self, tag: u64) {
         let closed = lock(&self.open).remove(&tag);
         if let Some(connection) = closed {
-            // A worker may hold it while it answers: the client is to see the end all the same.
+            // A worker may hold it while it answers: the client must see the end all the same.
             let _ = lock(&connection).shutdown(Shutdown::Both);
         }
     }
 
-    /// How many are open.
+    /// Returns how many are open.
     #[must_use]
     pub fn len(&self) -> usize {
         lock(&self.open).len()
     }
 
-    /// Whether none is.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What panicked elsewhere has left nothing half done here.
+/// A panic elsewhere leaves nothing half done here.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! How requests lie in a stream: each with its length in a header.
+//! How requests are framed in a stream: each has its length in a header.
 
 use std::io;
 
-/// The order of the bytes of a number.
+/// Byte order of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// Most significant first, as networks do.
@@ -21,29 +21,30 @@ pub enum ByteOrder {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
-    /// Where in a message its length is.
+    /// Offset of the length in a message.
     pub length_offset: u32,
-    /// How long that number is: 1, 2, 4 or 8.
+    /// Size of the length field: 1, 2, 4 or 8.
     pub length_size: u32,
-    /// The order of its bytes.
+    /// Its byte order.
     pub order: ByteOrder,
-    /// Whether the number counts the header too, or only what follows.
+    /// Whether the length includes the header, or only what follows it.
     pub counts_header: bool,
-    /// The header: what lies before the payload, at whose first byte the policy's window begins.
+    /// Size of the header: everything before the payload, where the policy's window begins.
     pub header: u32,
-    /// Where in the header Heddle writes which connection a request came from: 8 bytes, the connection's
-    /// `SO_COOKIE` in the machine's byte order. It overwrites what the client wrote there, so a worker can believe it.
+    /// Offset in the header at which Heddle writes the connection a request came from: 8 bytes, the
+    /// connection's `SO_COOKIE` in native byte order. It overwrites what the client wrote there, so a worker
+    /// can trust it.
     pub tag: Option<u32>,
-    /// The longest message, header included. A client that announces a longer one is cut off.
+    /// The longest message, header included. A client that announces a longer one is disconnected.
     pub most: u32,
 }
 
 impl Framing {
-    /// The longest message where nothing else is said. The kernel itself refuses messages larger than the receive buffer
+    /// The default for the longest message. The kernel itself refuses messages larger than the receive buffer
     /// of their socket, 128 KiB and more by default.
     pub const MOST: u32 = 64 << 10;
 
-    /// A length of `size` bytes in network order at the very front, which counts what follows it.
+    /// A length of `size` bytes in network order at the very front, counting what follows it.
     #[must_use]
     pub const fn length_prefix(size: u32) -> Self {
         Self {
@@ -57,19 +58,19 @@ impl Framing {
         }
     }
 
-    /// The same with a header of `header` bytes in all.
+    /// Sets the total size of the header to `header` bytes.
     #[must_use]
     pub const fn with_header(self, header: u32) -> Self {
         Self { header, ..self }
     }
 
-    /// The same with the connection's cookie at `offset`.
+    /// Puts the connection's cookie at `offset`.
     #[must_use]
     pub const fn with_tag(self, offset: u32) -> Self {
         Self { tag: Some(offset), ..self }
     }
 
-    /// The length of a message whose length field says `number`: `None` if such a message is not let through.
+    /// Returns the length of a message whose length field is `number`; `None` if such a message is refused.
     #[must_use]
     pub fn total(&self, number: u64) -> Option<u32> {
         let total = number.checked_add(self.added().into())?;
@@ -77,7 +78,7 @@ impl Framing {
         u32::try_from(total).ok().filter(|_| fits)
     }
 
-    /// The number that the first bytes of a message hold; `None` while too few are there.
+    /// Returns the length field from a message's first bytes; `None` if there are too few yet.
     #[must_use]
     pub fn number(&self, message: &[u8]) -> Option<u64> {
         let at = usize::try_from(self.length_offset).ok()?;
@@ -94,7 +95,7 @@ impl Framing {
         if self.counts_header { 0 } else { self.header }
     }
 
-    /// `EINVAL` with a reason if it makes no sense.
+    /// Returns `EINVAL` with a reason if it is invalid.
     pub(super) fn check(&self) -> io::Result<()> {
         let within =
             |offset: u32, size: u32| offset.checked_add(size).is_some_and(|end| end <= self.header);

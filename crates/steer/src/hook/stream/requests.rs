@@ -11,9 +11,9 @@ use super::Framing;
 
 /// Reads the requests that were moved to a worker's socket.
 ///
-/// Not every reader will do: the kernel wakes who sleeps in `recv` on such a socket now and then for nothing, and
-/// then says `EAGAIN`, also if the socket blocks. It takes one request at a time, so that what waits stays where
-/// policies see it (`hd_qlen`).
+/// An ordinary reader will not do: the kernel sometimes wakes a thread in `recv` on such a socket for
+/// nothing, and then returns `EAGAIN` even if the socket blocks. This takes one request at a time, so that
+/// waiting requests stay where policies see them (`hd_qlen`).
 #[derive(Debug)]
 pub struct Requests<S> {
     socket: S,
@@ -24,25 +24,26 @@ pub struct Requests<S> {
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The cookie of the connection that it came from, for [`super::Connections::answer`]; 0 if the framing has no tag.
+    /// The cookie of its connection, for [`super::Connections::answer`]; 0 if the framing has no tag.
     pub tag: u64,
-    /// What comes before the payload, length and tag included.
+    /// Everything before the payload, including length and tag.
     pub header: &'a [u8],
     /// The payload.
     pub payload: &'a [u8],
 }
 
 impl<S: AsFd> Requests<S> {
-    /// Reads from `socket`, which is a worker's, what was framed by `framing`.
+    /// Reads requests framed by `framing` from the worker's socket `socket`.
     #[must_use]
     pub fn new(socket: S, framing: Framing) -> Self {
         Self { socket, framing, message: Vec::new() }
     }
 
-    /// The next request; waits for it. `None` when the socket's other end was closed and all was read.
+    /// Waits for the next request. `None` once the socket's other end is closed and everything has been read.
     ///
     /// # Errors
-    /// The system's; `InvalidData` if what comes are no requests, because somebody else reads from or writes to the socket.
+    /// The system's; `InvalidData` if the data is not a request, because something else reads from or writes
+    /// to the socket.
     pub fn receive(&mut self) -> io::Result<Option<Request<'_>>> {
         let header = self.framing.header as usize;
         self.message.clear();
@@ -61,7 +62,7 @@ impl<S: AsFd> Requests<S> {
         Ok(Some(Request { tag, header, payload }))
     }
 
-    /// Reads until the message has `length` bytes; false if the stream ends before.
+    /// Reads until the message has `length` bytes; returns false if the stream ends before.
     fn read_to(&mut self, length: usize) -> io::Result<bool> {
         let mut at = self.message.len();
         self.message.resize(length, 0);

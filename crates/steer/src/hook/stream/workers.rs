@@ -10,9 +10,9 @@ use super::map;
 
 /// The map of the workers' sockets.
 const EXECUTORS: &str = "hd_executor";
-/// What Heddle tells the policy.
+/// What Heddle passes to the policy.
 const CONTROL: &str = "hd_control";
-/// Where the observer finds the sockets, which also bounds what waits for them.
+/// Where the observer finds the sockets; also bounds what waits for them.
 const OBSERVED: &str = "hd_workers";
 /// The constants of `bpf/steer/hooks/observe_stream.c`, in its order.
 const PLACES: &str = "hd_places_constants";
@@ -23,10 +23,10 @@ const MEMBERS: [(&str, &str); 5] = [
     ("sock", "sk_wq"),
     ("socket_wq", "wait.head"),
 ];
-/// The most workers.
+/// The maximum number of workers.
 const MOST: usize = 64;
 
-/// Before a policy that observes workers is loaded: where the kernel keeps what it reads.
+/// Fills in the kernel offsets. Call before loading a policy that observes workers.
 pub fn prepare(image: &Image, maps: &mut Maps) -> io::Result<()> {
     if image.maps.iter().any(|map| map.name == PLACES) && !maps.contains_key(PLACES) {
         maps.insert(PLACES.into(), observe::constants(PLACES, &MEMBERS)?);
@@ -34,12 +34,12 @@ pub fn prepare(image: &Image, maps: &mut Maps) -> io::Result<()> {
     Ok(())
 }
 
-/// The workers that there have been, and where the kernel has their sockets; 0: gone, or not known.
+/// The workers so far, and the kernel addresses of their sockets; 0 if gone or unknown.
 #[derive(Debug, Default)]
 pub struct Workers(Vec<u64>);
 
 impl Workers {
-    /// A further worker.
+    /// Adds a worker.
     pub fn add(&mut self, maps: &Maps, socket: BorrowedFd<'_>) -> io::Result<u32> {
         if self.0.len() >= MOST {
             return Err(io::Error::other(format!(
@@ -55,7 +55,7 @@ impl Workers {
         added.map(|()| index)
     }
 
-    /// Another socket for a worker.
+    /// Gives a worker another socket.
     pub fn put(&mut self, maps: &Maps, index: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         let address = address(socket)?;
         let none = || io::Error::other(format!("there was no worker {index}"));
@@ -65,20 +65,20 @@ impl Workers {
         observed(maps, index, address)
     }
 
-    /// Takes a worker away.
+    /// Removes a worker.
     pub fn remove(&mut self, maps: &Maps, index: u32) -> io::Result<bool> {
         if let Some(worker) = self.0.get_mut(index as usize) {
             *worker = 0;
             observed(maps, index, 0)?;
         }
         match map(maps, EXECUTORS)?.remove(&index.to_ne_bytes()) {
-            // What an empty place is called.
+            // The error for an empty slot.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(false),
             removed => removed,
         }
     }
 
-    /// Tells a policy all of it.
+    /// Publishes all workers to a policy.
     pub fn publish(&self, maps: &Maps) -> io::Result<()> {
         let count = u32::try_from(self.0.len()).map_err(io::Error::other)?;
         if let Some(control) = maps.get(CONTROL) {

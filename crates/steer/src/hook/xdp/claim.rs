@@ -1,4 +1,5 @@
-//! Whose packets are whose: ports of an interface, the slots of those who steer them, and the sockets that prove it.
+//! Ownership of packets: ports of an interface, the slots of those who steer them, and the sockets that prove
+//! it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,13 +18,13 @@ pub const MAX_HOLDERS: usize = 64;
 /// Bytes of `struct hd_claimed`.
 const CLAIMED: u32 = 16;
 
-/// What carries the payload.
+/// The transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// Segments of connections.
+    /// TCP.
     Tcp = 6,
-    /// Datagrams.
+    /// UDP.
     Udp = 17,
 }
 
@@ -39,10 +40,10 @@ impl std::fmt::Display for Protocol {
 /// Packets to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Claim {
-    /// Of this kind.
+    /// Of this protocol.
     pub protocol: Protocol,
-    /// To this address and port; `0.0.0.0` is any address of IPv4, `::` any of IPv6. A socket that takes both is two
-    /// claims.
+    /// To this address and port; `0.0.0.0` is any IPv4 address, `::` any IPv6 address. A socket that receives
+    /// both is two claims.
     pub address: SocketAddr,
 }
 
@@ -52,15 +53,15 @@ impl std::fmt::Display for Claim {
     }
 }
 
-/// Why a claim is not made.
+/// Why a claim is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Somebody has it, or a claim that contains it, or one that it contains.
+    /// The claim is taken, or overlaps a taken one.
     #[error("{wanted} is claimed already (as {there}): `heddle steer ls` says by whom")]
     Taken {
-        /// What was wanted.
+        /// The claim requested.
         wanted: Claim,
-        /// What is there.
+        /// The existing claim.
         there: Claim,
     },
     /// There is no room for more, or the kernel refuses.
@@ -98,7 +99,7 @@ impl Claim {
         Some(Self { protocol, address })
     }
 
-    /// Whether a packet can belong to both.
+    /// Returns whether a packet can belong to both.
     fn meets(&self, other: &Self) -> bool {
         let (a, b) = (self.address, other.address);
         let ips = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
@@ -107,7 +108,7 @@ impl Claim {
     }
 }
 
-/// What the kernel keeps with a claim: `struct hd_claimed`.
+/// What the kernel stores with a claim: `struct hd_claimed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Claimed {
     slot: u32,
@@ -129,13 +130,13 @@ impl Claimed {
     }
 }
 
-/// Which of a slot's sockets prove a claim: it holds for as long as one of them has its port, by the kernel's account.
-/// None: the claim holds until it is taken.
+/// The sockets of a slot that prove a claim: it holds as long as one of them has its port, as the kernel sees
+/// it. Without any, the claim holds until it is released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holders(u64);
 
 impl Holders {
-    /// The socket that [`put_holders`] put at `index`, beside these.
+    /// Adds the socket that [`put_holders`] put at `index`.
     #[must_use]
     pub fn with(self, index: usize) -> Self {
         Self(self.0 | 1 << (index % MAX_HOLDERS))
@@ -153,16 +154,17 @@ fn holder(slot: u32, index: usize) -> io::Result<u32> {
     Ok(slot * MAX_HOLDERS as u32 + index)
 }
 
-/// Makes `sockets`, of user `uid`, those that prove the claims of `slot`, which has none, each under its index. The kernel takes
-/// one out when it closes; and while it does not listen any more, or has one peer only, it proves nothing. What became of each
-/// is in the result: `EBUSY` if another program keeps data of its own with the socket, as the map of a reuseport group does;
-/// `EOPNOTSUPP` or `EINVAL` if it is bound to no port, or a socket of TCP that does not listen; `EEXIST` if there is one.
+/// Makes `sockets`, of user `uid`, the proofs of the claims of `slot`, which has none, each under its index.
+/// The kernel removes one when it closes; a socket that has stopped listening, or has connected to one peer,
+/// proves nothing. Returns the outcome for each: `EBUSY` if another program stores data with the socket, as
+/// the map of a reuseport group does; `EOPNOTSUPP` or `EINVAL` if it is bound to no port, or is a TCP socket
+/// that does not listen; `EEXIST` if there is one.
 ///
-/// Whoever keeps a socket locked can have it put there much later. So it takes no other's place, and a slot that is used anew
-/// is cleared before ([`take_claims`]).
+/// A process that keeps a socket locked can delay its insertion. So it never replaces another, and a slot is
+/// cleared before reuse ([`take_claims`]).
 ///
 /// # Errors
-/// `TimedOut` if somebody keeps sockets locked, all of them together for too long; the system's. Some may be there then.
+/// `TimedOut` if sockets are kept locked for too long in total; the system's. Some may have been put then.
 pub fn put_holders(
     maps: &Maps,
     uid: u32,
@@ -174,8 +176,8 @@ pub fn put_holders(
     map(maps, HOLDERS)?.insert_sockets(uid, &sockets)
 }
 
-/// Gives the packets of `claim` to `slot` of the root of `maps`, for as long as one of `holders` is there. Callers see to
-/// it that one claim is made at a time.
+/// Gives the packets of `claim` to `slot` of the root of `maps`, as long as one of `holders` exists. Callers
+/// ensure that claims are made one at a time.
 ///
 /// # Errors
 /// See [`ClaimError`].
@@ -190,7 +192,7 @@ pub fn put_claim(
         if !there.meets(claim) {
             continue;
         }
-        // Whose sockets are gone has no port any more.
+        // A claim whose sockets are closed no longer has its port.
         if is_held(maps, claimed).map_err(failed)? {
             return Err(ClaimError::Taken { wanted: *claim, there });
         }
@@ -203,14 +205,14 @@ pub fn put_claim(
     }
 }
 
-/// Whether the root of `maps` is of this release: an older one knows no holders.
+/// Returns whether the root of `maps` is of this release: older ones have no holders.
 #[must_use]
 pub fn has_holders(maps: &Maps) -> bool {
     maps.contains_key(HOLDERS)
         && maps.get(CLAIMS).is_some_and(|map| map.spec().value_size == CLAIMED)
 }
 
-/// Whether any claim of `slot` holds.
+/// Returns whether any claim of `slot` holds.
 ///
 /// # Errors
 /// The kernel's.
@@ -236,7 +238,7 @@ fn is_held(maps: &Maps, claimed: Claimed) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Lets the packets of `claim` pass from now on; whether it was there.
+/// Releases `claim`: its packets pass from now on; returns whether it existed.
 ///
 /// # Errors
 /// The kernel's.
@@ -244,7 +246,7 @@ pub fn take_claim(maps: &Maps, claim: &Claim) -> io::Result<bool> {
     map(maps, CLAIMS)?.remove(&claim.key())
 }
 
-/// Takes all claims of `slot`, and the sockets that prove them.
+/// Releases all claims of `slot`, and the sockets that prove them.
 ///
 /// # Errors
 /// The kernel's.
@@ -257,7 +259,7 @@ pub fn take_claims(maps: &Maps, slot: u32) -> io::Result<()> {
     let Some(holders) = maps.get(HOLDERS) else { return Ok(()) };
     for index in 0..MAX_HOLDERS {
         match holders.remove(&holder(slot, index)?.to_ne_bytes()) {
-            // Such maps say that of an entry that is empty.
+            // What such maps return for an empty entry.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
             }
             result => drop(result?),
@@ -266,7 +268,7 @@ pub fn take_claims(maps: &Maps, slot: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// All claims of an interface, with their slots, held or not.
+/// Returns all claims of an interface, with their slots, whether or not they hold.
 ///
 /// # Errors
 /// The kernel's.

@@ -7,18 +7,18 @@ use std::os::fd::BorrowedFd;
 use super::{EXECUTORS, map};
 use crate::policy::Maps;
 
-/// The map of `bpf/steer/hooks/xdp_cpu.c` that says which CPU an executor is.
+/// The map of `bpf/steer/hooks/xdp_cpu.c` from executors to CPUs.
 const CPUS: &str = "hd_cpus";
-/// The most receive queues of an interface: `HD_MAX_QUEUES` of `bpf/steer/hooks/xdp_xsk.c`.
+/// The maximum number of receive queues of an interface: `HD_MAX_QUEUES` of `bpf/steer/hooks/xdp_xsk.c`.
 pub const MAX_QUEUES: u32 = 128;
-/// The most executors: `HD_MAX_EXECUTORS`.
+/// The maximum number of executors: `HD_MAX_EXECUTORS`.
 const MAX_EXECUTORS: u32 = 64;
 
-/// Makes `cpu` executor `index`: packets queue for it, at most `queue` at a time, and what comes when that is full is
+/// Makes `cpu` executor `index`: at most `queue` packets wait for it, and what arrives when that is full is
 /// lost.
 ///
 /// # Errors
-/// `InvalidInput` if the CPU is not online or there can be no such executor; the kernel's.
+/// `InvalidInput` if the CPU is not online or the index is out of range; the kernel's.
 pub fn put_cpu(maps: &Maps, index: u32, cpu: u32, queue: u32) -> io::Result<()> {
     let online = online_cpus()?;
     if !online.contains(&cpu) {
@@ -28,7 +28,7 @@ pub fn put_cpu(maps: &Maps, index: u32, cpu: u32, queue: u32) -> io::Result<()> 
         return Err(invalid(format!("executor {index} of {MAX_EXECUTORS}, a queue of {queue}")));
     }
     let former = cpu_of(maps, index)?;
-    // First the queue, then who may use it.
+    // First the queue, then its user.
     map(maps, EXECUTORS)?.update(&cpu.to_ne_bytes(), &queue.to_ne_bytes())?;
     let value = (u64::from(cpu) + 1).to_ne_bytes();
     map(maps, CPUS)?.update(&index.to_ne_bytes(), &value)?;
@@ -38,7 +38,7 @@ pub fn put_cpu(maps: &Maps, index: u32, cpu: u32, queue: u32) -> io::Result<()> 
     }
 }
 
-/// Executor `index` is no CPU any more; whether it was one.
+/// Removes the CPU from executor `index`; returns whether there was one.
 ///
 /// # Errors
 /// The kernel's.
@@ -48,7 +48,7 @@ pub fn take_cpu(maps: &Maps, index: u32) -> io::Result<bool> {
     drop_queue(maps, cpu).map(|()| true)
 }
 
-/// The CPUs that are executors, with their indices.
+/// Returns the CPUs that are executors, with their indices.
 ///
 /// # Errors
 /// The kernel's.
@@ -60,7 +60,7 @@ pub fn cpus(maps: &Maps) -> io::Result<Vec<(u32, u32)>> {
     Ok(cpus)
 }
 
-/// Ends the queue of a CPU that is no executor any more, under any index.
+/// Removes the queue of a CPU that is no longer an executor under any index.
 fn drop_queue(maps: &Maps, cpu: u32) -> io::Result<()> {
     if cpus(maps)?.iter().all(|(_, other)| *other != cpu) {
         map(maps, EXECUTORS)?.remove(&cpu.to_ne_bytes())?;
@@ -74,16 +74,16 @@ fn cpu_of(maps: &Maps, index: u32) -> io::Result<Option<u32>> {
     Ok(number.checked_sub(1).and_then(|cpu| u32::try_from(cpu).ok()))
 }
 
-/// Makes an AF_XDP socket on receive queue `queue` the one that executor `index` has there. An executor takes the packets
-/// of those queues for which it has a socket; the others pass and are counted as failed.
+/// Makes an AF_XDP socket on receive queue `queue` the one that executor `index` uses there. An executor
+/// receives packets only from queues for which it has a socket; others pass and are counted as failed.
 ///
 /// # Errors
-/// `InvalidInput` if there can be no such executor or queue; the kernel's, if it is no AF_XDP socket.
+/// `InvalidInput` if executor or queue are out of range; the kernel's, if it is not an AF_XDP socket.
 pub fn put_socket(maps: &Maps, index: u32, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     map(maps, EXECUTORS)?.put_fd(entry(index, queue)?, socket)
 }
 
-/// Executor `index` has no sockets any more.
+/// Removes all sockets of executor `index`.
 ///
 /// # Errors
 /// The kernel's.
@@ -107,7 +107,7 @@ fn invalid(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// The CPUs that are online.
+/// Returns the online CPUs.
 ///
 /// # Errors
 /// If the kernel does not say.
@@ -115,7 +115,7 @@ pub fn online_cpus() -> io::Result<Vec<u32>> {
     list("/sys/devices/system/cpu/online")
 }
 
-/// How many CPUs there can ever be.
+/// Returns the number of possible CPUs.
 pub(super) fn possible_cpus() -> io::Result<u32> {
     Ok(list("/sys/devices/system/cpu/possible")?.into_iter().max().unwrap_or(0) + 1)
 }
@@ -125,7 +125,7 @@ fn list(path: &str) -> io::Result<Vec<u32>> {
     parse(text.trim()).ok_or_else(|| io::Error::other(format!("{path} says `{}`", text.trim())))
 }
 
-/// `0-3,6` and the like.
+/// Parses `0-3,6` and the like.
 fn parse(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.split(',') {

@@ -1,4 +1,4 @@
-//! Interfaces, in whatever network namespace they are.
+//! Network interfaces, in any network namespace.
 
 use std::fs::File;
 use std::io;
@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 pub enum Mode {
     /// In the driver, before the kernel has made anything of the frame.
     Native,
-    /// In the stack behind any driver, when the frame has been copied.
+    /// Generic mode: in the network stack above any driver, when the frame has been copied.
     Generic,
 }
 
 impl Mode {
-    /// The other one: the two exclude each other on an interface.
+    /// Returns the other mode: the two exclude each other on an interface.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -50,17 +50,17 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// The interface called `name`, in `namespace` or in this thread's.
+    /// Finds the interface called `name`, in `namespace` or in this thread's.
     ///
     /// # Errors
-    /// `ENODEV` if there is none; `EPERM` if the namespace may not be entered (`CAP_SYS_ADMIN`).
+    /// `ENODEV` if there is none; `EPERM` if the namespace cannot be entered (`CAP_SYS_ADMIN`).
     pub fn by_name(name: &str, namespace: Option<OwnedFd>) -> io::Result<Self> {
         let any = |socket: OwnedFd| Ok(name_to_index(socket.as_fd(), name)?);
         let index = inside(namespace.as_ref(), || any(probe_socket()?))?;
         Ok(Self { name: name.into(), index, namespace })
     }
 
-    /// The interface of the kernel's number `index`.
+    /// Finds the interface with the kernel's index `index`.
     ///
     /// # Errors
     /// As [`Self::by_name`].
@@ -70,7 +70,7 @@ impl Interface {
         Ok(Self { name, index, namespace })
     }
 
-    /// The network namespace that a file such as `/run/netns/blue` or `/proc/812/ns/net` stands for.
+    /// Returns the network namespace of a file such as `/run/netns/blue` or `/proc/812/ns/net`.
     ///
     /// # Errors
     /// If the file cannot be opened.
@@ -78,22 +78,22 @@ impl Interface {
         File::open(file).map(OwnedFd::from)
     }
 
-    /// Its name when it was found.
+    /// Returns the name it had when it was found.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The kernel's number for it, unique in its namespace.
+    /// Returns the kernel's index for it, unique in its namespace.
     #[must_use]
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// A name for it that is unique on this machine and fit for a file system: `xdp-4026531840-2`.
+    /// Returns a name for it that is unique on this machine and usable as a file name: `xdp-4026531840-2`.
     ///
     /// # Errors
-    /// If the namespace's file cannot be asked.
+    /// If the namespace's file cannot be queried.
     pub fn key(&self) -> io::Result<String> {
         let inode = match &self.namespace {
             Some(namespace) => rustix::fs::fstat(namespace)?.st_ino,
@@ -102,7 +102,7 @@ impl Interface {
         Ok(format!("xdp-{inode}-{}", self.index))
     }
 
-    /// Runs `f` in the interface's network namespace: in this thread, or in another that enters it for this.
+    /// Runs `f` in the interface's network namespace: in this thread, or in another that enters it.
     ///
     /// # Errors
     /// Those of `f`, and of entering.
@@ -111,7 +111,7 @@ impl Interface {
     }
 }
 
-/// A thread that has entered another namespace does not come back, so it is one that ends.
+/// A thread that has entered another namespace does not return to its own, so a temporary one is used.
 fn inside<T: Send>(
     namespace: Option<&OwnedFd>,
     f: impl FnOnce() -> io::Result<T> + Send,
@@ -127,7 +127,7 @@ fn inside<T: Send>(
     })
 }
 
-/// Any socket: interfaces are asked about through one.
+/// Opens any socket: interfaces are queried through one.
 fn probe_socket() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::INET, SocketType::DGRAM, None)?)
 }

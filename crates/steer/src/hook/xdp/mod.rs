@@ -1,12 +1,12 @@
-//! At XDP: packets to CPUs and to AF_XDP sockets, as they come from an interface.
+//! XDP: packets to CPUs and to AF_XDP sockets, as they arrive at an interface.
 //!
-//! One root program is on an interface ([`Root`]). It finds out who has claimed the port that a packet goes to
-//! ([`Claim`]) and jumps to the slot of his policy; what nobody claimed passes, and so does everything of a claim whose
-//! slot is empty, or whose sockets have closed ([`Holders`]). So policies come, go and are replaced without the interface noticing, and the policy of one port sees
-//! no packet of another.
+//! One root program is on an interface ([`Root`]). It looks up who has claimed the port of a packet
+//! ([`Claim`]) and jumps to the slot of that claim's policy; unclaimed packets pass, and so do those of a
+//! claim whose slot is empty, or whose sockets have closed ([`Holders`]). So policies come, go and are
+//! replaced without disturbing the interface, and the policy of one port sees no packet of another.
 //!
-//! Each policy has maps of its own; executors are CPUs ([`put_cpu`]) or AF_XDP sockets ([`put_socket`]). Fragments pass:
-//! half a datagram is no use to an executor, and the kernel puts the whole together.
+//! Each policy has maps of its own; executors are CPUs ([`put_cpu`]) or AF_XDP sockets ([`put_socket`]).
+//! Fragments pass: half a datagram is no use to an executor, and the kernel reassembles the whole.
 
 mod claim;
 mod executors;

@@ -1,4 +1,4 @@
-//! XDP Offload: whether a card runs programs itself.
+//! XDP Offload: whether a NIC runs programs itself.
 
 use std::io;
 
@@ -9,12 +9,13 @@ use super::Interface;
 /// `r0 = XDP_PASS; exit`.
 pub(crate) const PASS: [u64; 2] = [0x0000_0002_0000_00b7, 0x95];
 
-/// Why packets cannot be steered on the card.
+/// Why packets cannot be steered on the NIC.
 #[derive(Debug, thiserror::Error)]
 pub enum OffloadRefused {
-    /// It runs no programs; next to no card does.
+    /// It runs no programs; almost no NIC does.
     #[error(
-        "the card behind {interface} runs no programs ({error}): the hooks xdp-drv and cpu-redirect do the same work in its driver"
+        "the card behind {interface} runs no programs ({error}): the hooks xdp-drv \
+         and cpu-redirect do the same work in its driver"
     )]
     NoSuchCard {
         /// Its name.
@@ -22,7 +23,7 @@ pub enum OffloadRefused {
         /// What the kernel said.
         error: io::Error,
     },
-    /// Something else, of which the card's ability does not follow.
+    /// Another failure, which says nothing about the NIC's ability.
     #[error("cannot find out whether the card behind {interface} runs programs: {error}")]
     Unknown {
         /// Its name.
@@ -32,15 +33,15 @@ pub enum OffloadRefused {
     },
 }
 
-/// Whether the card behind `interface` runs programs: one that lets everything pass is loaded for it, put on it, and
-/// taken off again. Nothing happens on an interface that has a program on its card.
+/// Tests whether the NIC behind `interface` runs programs: loads one that passes everything, attaches it, and
+/// detaches it again. An interface that already has a program on its NIC is left alone.
 ///
 /// # Errors
 /// Why it does not.
 pub fn probe_offload(interface: &Interface) -> Result<(), OffloadRefused> {
     interface.run(|| try_on_card(interface.index())).map_err(|error| {
         let interface = interface.name().to_owned();
-        // EPERM, ENODEV and the like say nothing about the card.
+        // EPERM, ENODEV and the like say nothing about the NIC.
         match error.kind() {
             io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => {
                 OffloadRefused::NoSuchCard { interface, error }

@@ -13,14 +13,14 @@ use crate::policy::{
 
 /// The map of `bpf/steer/hooks/xdp_root.c` with the policies.
 const SLOTS: &str = "hd_slots";
-/// How many policies an interface can have.
+/// The maximum number of policies per interface.
 pub const MAX_SLOTS: u32 = 64;
-/// What the hash of flows begins with.
+/// The seed of the flow hash.
 const SEED: &str = "hd_seed_constants";
 /// What only sockets have.
 const OF_SOCKETS: [&str; 2] = ["hd_idle", "hd_qlen"];
 
-/// What the executors of a policy are.
+/// The kind of a policy's executors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Executors {
     /// CPUs that carry packets through the network stack: CPU Redirect.
@@ -38,22 +38,25 @@ impl Executors {
     }
 }
 
-/// Why a policy is not loaded for this hook.
+/// Why a policy cannot be loaded for this hook.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// CPUs, and the root is behind the driver. Kernels copy a packet there that has little room in front, forget how
-    /// long its Ethernet header is, and hand it to the CPU with that header where IP's should be, so that IP drops it
-    /// (measured on 6.18: every packet of a veth pair).
+    /// CPUs, with the root in generic mode. There, kernels copy a packet that has little headroom, forget the
+    /// length of its Ethernet header, and hand it to the CPU with that header where IP's should be, so that
+    /// IP drops it (measured on 6.18: every packet of a veth pair).
     #[error(
-        "packets can be redirected to CPUs by the driver only, and this one's runs no XDP programs: kernels damage packets that are redirected to CPUs in generic mode; socket-select works on every interface"
+        "packets can be redirected to CPUs by the driver only, and this one's runs no XDP programs: \
+         kernels damage packets that are redirected to CPUs in generic mode; socket-select works on \
+         every interface"
     )]
     GenericCpus,
-    /// Linking and loading. A policy that looks at the queues of sockets (JIQ) is refused: packets have not met one.
+    /// Linking and loading. A policy that reads socket queues (JIQ) is refused: packets have not reached a
+    /// socket yet.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// Loads `policy` for a root in `mode`. `maps` are the policy's own, not those of the root.
+/// Loads `policy` for a root in `mode`. `maps` are the policy's own, not the root's.
 ///
 /// # Errors
 /// See [`PolicyError`].
@@ -90,7 +93,7 @@ fn load_frame(
     load(name, ProgramKind::Xdp, &image, maps)
 }
 
-/// The kernel makes no map of more CPUs than it was built for.
+/// The kernel creates no map for more CPUs than it was built for.
 fn size_by_cpus(image: &mut Image) -> Result<(), LoadError> {
     let cpus = super::executors::possible_cpus()
         .map_err(|error| LoadError::Map { name: EXECUTORS.into(), error })?;
@@ -100,7 +103,7 @@ fn size_by_cpus(image: &mut Image) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Flows keep their hash when the policy is replaced, and nobody outside knows it.
+/// Flows keep their hash when the policy is replaced, and no outsider knows it.
 fn seed(maps: &mut Maps) -> io::Result<()> {
     if maps.contains_key(SEED) {
         return Ok(());
@@ -128,7 +131,7 @@ pub fn put_policy(maps: &Maps, slot: u32, program: &Program) -> io::Result<()> {
     map(maps, SLOTS)?.put_fd(slot, program.as_fd())
 }
 
-/// Empties `slot`: its packets pass. Whether there was a policy.
+/// Empties `slot`: its packets pass. Returns whether there was a policy.
 ///
 /// # Errors
 /// The kernel's.
@@ -136,7 +139,7 @@ pub fn take_policy(maps: &Maps, slot: u32) -> io::Result<bool> {
     map(maps, SLOTS)?.remove(&slot.to_ne_bytes())
 }
 
-/// A slot without policy and without claims that is none of `taken`; `None` if there is none.
+/// Returns a slot without policy and claims that is not in `taken`; `None` if there is none.
 ///
 /// # Errors
 /// The kernel's.

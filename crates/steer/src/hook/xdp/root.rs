@@ -1,4 +1,4 @@
-//! The root program of an interface: attaching it, keeping it, finding it again.
+//! The root program of an interface: attaching, pinning and recovering it.
 
 use std::fs;
 use std::io;
@@ -15,23 +15,24 @@ const LINK: &str = "link";
 const PROGRAM: &str = "program";
 const MAP: &str = "map_";
 
-/// Why an interface does not take Heddle's root program.
+/// Why an interface does not accept Heddle's root program.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// It has another program: it takes one, of one mode.
+    /// It has another program: an interface takes one, in one mode.
     #[error(
-        "{interface} has an XDP program already: `{name}` (id {id}, {mode} mode), and takes one; end what put it there, or take it off with `ip link set dev {interface} {off} off`"
+        "{interface} has an XDP program already: `{name}` (id {id}, {mode} mode), and takes one; end \
+         what put it there, or take it off with `ip link set dev {interface} {off} off`"
     )]
     Taken {
         /// The interface.
         interface: String,
-        /// The kernel's number of the program.
+        /// The kernel's id of the program.
         id: u32,
         /// Its name.
         name: String,
-        /// Where it is.
+        /// Its mode.
         mode: Mode,
-        /// What `ip link` calls that.
+        /// What `ip link` calls that mode.
         off: &'static str,
     },
     /// Its driver runs no programs.
@@ -44,9 +45,11 @@ pub enum AttachError {
         /// What the kernel said.
         error: io::Error,
     },
-    /// The driver cannot with these settings.
+    /// The driver does not support it with these settings.
     #[error(
-        "the driver of {interface} runs XDP programs, but not with its present settings ({error}): a smaller MTU, as many receive queues as the peer or the machine has CPUs to send, or no LRO (`ethtool -K {interface} lro off`); generic mode works as it is"
+        "the driver of {interface} runs XDP programs, but not with its present settings ({error}): a \
+         smaller MTU, as many receive queues as the peer or the machine has CPUs to send, or no LRO \
+         (`ethtool -K {interface} lro off`); generic mode works as it is"
     )]
     Settings {
         /// The interface.
@@ -54,7 +57,7 @@ pub enum AttachError {
         /// What the kernel said.
         error: io::Error,
     },
-    /// The caller may not.
+    /// The caller lacks the privilege.
     #[error(
         "attaching to {interface} takes CAP_NET_ADMIN and CAP_BPF (or root, or heddled): {error}"
     )]
@@ -67,7 +70,7 @@ pub enum AttachError {
     /// The program does not load.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Anything else.
+    /// Another failure.
     #[error("cannot attach to {interface}: {error}")]
     System {
         /// The interface.
@@ -88,8 +91,8 @@ pub struct Root {
 }
 
 impl Root {
-    /// Puts a root on `interface`: in `mode`, or in the driver if that can and else behind it. It stays as long as the
-    /// result or a pin of it does.
+    /// Attaches a root to `interface`: in `mode`, or else in the driver if it supports XDP, otherwise in
+    /// generic mode. It stays as long as the result or a pin of it does.
     ///
     /// # Errors
     /// See [`AttachError`]. Nothing is left behind.
@@ -109,17 +112,17 @@ impl Root {
         Ok(Self { program, maps, link })
     }
 
-    /// Keeps it in `folder`, of a BPF file system, so that it outlives this process.
+    /// Pins it in `folder`, on a BPF file system, so that it outlives this process.
     ///
     /// # Errors
-    /// The file system's; what was pinned then is removed.
+    /// The file system's; pins made until then are removed.
     pub fn pin(&self, folder: &Path) -> io::Result<()> {
         let pin_all = || {
             for (name, map) in &self.maps {
                 map.pin(&folder.join(format!("{MAP}{name}")))?;
             }
             self.program.pin(&folder.join(PROGRAM))?;
-            // Last, so that whoever finds the link finds the rest.
+            // Last, so that a process that finds the link finds the rest.
             self.link.pin(&folder.join(LINK))
         };
         fs::create_dir_all(folder)?;
@@ -128,10 +131,11 @@ impl Root {
         })
     }
 
-    /// Finds it again in `folder`. `None` if there is none, or its interface is gone; the pins go too then.
+    /// Recovers it from `folder`. `None` if there is none, or its interface is gone; then the pins are
+    /// removed too.
     ///
     /// # Errors
-    /// If pins are there and cannot be opened.
+    /// If pins exist and cannot be opened.
     pub fn open(folder: &Path) -> io::Result<Option<Self>> {
         let link = match Link::open(&folder.join(LINK)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -151,10 +155,10 @@ impl Root {
         Ok(Some(Self { program, maps, link }))
     }
 
-    /// Removes the pins in `folder`: with the last [`Root`] of them the program comes off the interface.
+    /// Removes the pins in `folder`: the program is detached once its last [`Root`] is dropped.
     ///
     /// # Errors
-    /// The file system's; that there is nothing is none.
+    /// The file system's; missing pins are no error.
     pub fn unpin(folder: &Path) -> io::Result<()> {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             fs::remove_file(entry.path())?;
@@ -165,7 +169,7 @@ impl Root {
         }
     }
 
-    /// Takes the program off the interface now, whoever else keeps it.
+    /// Detaches the program from the interface now, even if others still hold it.
     ///
     /// # Errors
     /// The kernel's.
@@ -173,7 +177,7 @@ impl Root {
         self.link.detach()
     }
 
-    /// The mode that it runs in on `interface`; `None` if it is not there.
+    /// Returns the mode in which it runs on `interface`; `None` if it is not there.
     ///
     /// # Errors
     /// The kernel's.
@@ -198,7 +202,7 @@ fn explain(interface: &Interface, mode: Mode, error: io::Error) -> AttachError {
         }
         Some(Errno::OPNOTSUPP) => AttachError::Unsupported { interface: name, mode, error },
         Some(Errno::PERM | Errno::ACCESS) => AttachError::Denied { interface: name, error },
-        // What drivers say of too long packets, too few queues and merged packets.
+        // Drivers' errors for long packets, too few queues and merged packets.
         Some(Errno::RANGE | Errno::NOSPC | Errno::INVAL | Errno::TOOBIG)
             if mode == Mode::Native =>
         {
@@ -208,7 +212,7 @@ fn explain(interface: &Interface, mode: Mode, error: io::Error) -> AttachError {
     }
 }
 
-/// What is on the interface.
+/// Returns the program on the interface.
 fn taken(interface: &Interface) -> Option<AttachError> {
     let there = interface.run(|| xdp_programs(interface.index())).ok()?;
     let native = there.native.map(|id| (id, Mode::Native, "xdpdrv"));

@@ -1,5 +1,5 @@
-//! The instructions that a policy may have: those of clang's `-mcpu=v3`, less what reaches out of it. Whatever is not
-//! listed is refused, so that what a later kernel learns is no hole.
+//! The instructions that a policy may contain: those of clang's `-mcpu=v3`, except those that reach outside
+//! it. Anything unlisted is refused, so that new instructions of later kernels open no hole.
 
 use super::super::instruction::{
     CALL, EXIT, Instruction, JUMP, LOAD_64, atomic, call, class, load, mode, op,
@@ -7,7 +7,7 @@ use super::super::instruction::{
 use super::super::object::{DeclKind, Function, Object, Target};
 use super::{SUPPLIED_FUNCTIONS, SUPPLIED_MAPS};
 
-/// Helpers that a policy may call, what heddle.h declares, with the words for them.
+/// Helpers that a policy may call, as heddle.h declares them, with their descriptions.
 pub const HELPERS: &[(i32, &str)] = &[
     (1, "map lookup"),
     (2, "map update"),
@@ -17,7 +17,7 @@ pub const HELPERS: &[(i32, &str)] = &[
     (8, "CPU number"),
 ];
 
-/// Whether `function` calls a helper.
+/// Returns whether `function` calls a helper.
 pub fn calls_helper(function: &Function, id: i32) -> bool {
     let calls = |i: Instruction| i.opcode() == CALL && i.source() == call::HELPER;
     function.code.iter().copied().map(Instruction).any(|i| calls(i) && i.immediate() == id)
@@ -35,7 +35,7 @@ fn no(what: impl Into<String>) -> Verdict {
     Err(what.into())
 }
 
-/// Whether all instructions of `function` may be there, and whether it stays inside of itself.
+/// Checks that all instructions of `function` are allowed, and that control stays inside it.
 pub fn check(object: &Object, function: &Function) -> Result<(), Wrong> {
     let code: Vec<Instruction> = function.code.iter().copied().map(Instruction).collect();
     let mut starts = vec![false; code.len()];
@@ -47,7 +47,8 @@ pub fn check(object: &Object, function: &Function) -> Result<(), Wrong> {
         instruction(object, &code, at, target).map_err(|what| Wrong { at, what })?;
         at += code[at].slots();
     }
-    // In order, so whatever is left points before its turn, into the middle of an instruction, twice to one, or outside.
+    // In order, so any reference left over points backwards, into the middle of an instruction, twice to one,
+    // or outside.
     if let Some(reference) = references.next() {
         let what = "has a reference where nothing refers to anything".into();
         return Err(Wrong { at: reference.at, what });
@@ -55,7 +56,7 @@ pub fn check(object: &Object, function: &Function) -> Result<(), Wrong> {
     flow(&code, &starts)
 }
 
-/// Jumps end at instructions of the same function, and its end is not run past.
+/// Checks that jumps land on instructions of the same function, and that execution does not run past its end.
 fn flow(code: &[Instruction], starts: &[bool]) -> Result<(), Wrong> {
     for (at, instruction) in code.iter().enumerate().filter(|(at, _)| starts[*at]) {
         let Some(distance) = instruction.jump() else { continue };
@@ -108,7 +109,7 @@ fn unknown(this: Instruction) -> Verdict {
 }
 
 fn numbers(this: Instruction) -> Verdict {
-    // An offset here makes signed divisions, sign extensions and casts of address spaces, all later than v3.
+    // A non-zero offset here means signed division, sign extension or address-space casts, all later than v3.
     let known = this.op() <= op::SWAP_BYTES && this.offset() == 0;
     let swaps_64 = this.op() == op::SWAP_BYTES && this.class() == class::NUMBERS_64;
     if known && !swaps_64 { Ok(()) } else { unknown(this) }
@@ -147,7 +148,8 @@ fn calls(object: &Object, this: Instruction, target: Option<&Target>) -> Verdict
         )),
         (call::FUNCTION, Some(Target::Name(name))) if is_function(object, name) => Ok(()),
         (call::FUNCTION, Some(Target::Name(name))) => no(format!(
-            "calls `{name:.128}`, which is not defined: policies can call what heddle.h declares and what they define themselves"
+            "calls `{name:.128}`, which is not defined: policies can call what heddle.h declares and \
+             what they define themselves"
         )),
         (call::FUNCTION, _) => no("calls something that is no function of a policy"),
         _ => no("calls a function of the kernel"),
@@ -164,7 +166,7 @@ fn loads(
     second: Option<Instruction>,
     target: Option<&Target>,
 ) -> Verdict {
-    // The second half is a number and nothing else.
+    // The second half holds a number and nothing else.
     if this.offset() != 0 || second.is_none_or(|second| second.0 & 0xffff_ffff != 0) {
         return no("ends in the middle of an instruction");
     }

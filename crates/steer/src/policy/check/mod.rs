@@ -1,8 +1,8 @@
-//! What a stranger's policy may consist of, judged by its instructions. Whoever made the bytes, what passes here cannot
-//! touch anything but its input, its own maps and the lines of its executors.
+//! What a user's policy may consist of, judged by its instructions. Whatever made the bytes, code that passes
+//! here cannot touch anything but its input, its own maps and the lines of its executors.
 //!
-//! The object comes from a process that anybody may have taken over, so nothing in it is believed: neither that an index
-//! is inside of what it indexes, nor that the compiler made it.
+//! The object comes from a process that an attacker may control, so nothing in it is trusted: neither that an
+//! index is within what it indexes, nor that the compiler made it.
 
 mod code;
 
@@ -15,14 +15,14 @@ const SUPPLIED_FUNCTIONS: &[&str] = &["hd_idle", "hd_qlen"];
 /// Maps that Heddle supplies to policies. They may write the lines; `hd_control` is read-only to programs.
 const SUPPLIED_MAPS: &[&str] = &["hd_lines", "hd_control"];
 
-/// Instructions of all functions together.
+/// Maximum instructions of all functions together.
 pub const MAX_INSTRUCTIONS: usize = 4096;
 const MAX_FUNCTIONS: usize = 64;
-/// Maps of one policy, sections of data included.
+/// Maximum maps of one policy, data sections included.
 pub const MAX_MAPS: usize = 16;
-/// Bytes of all maps of one policy together.
+/// Maximum bytes of all maps of one policy together.
 pub const MAX_MAP_BYTES: u64 = 64 << 20;
-/// Bytes of a value: a helper copies a whole one, in time that no number of instructions tells of.
+/// Maximum bytes of a value: a helper copies a whole one, and no instruction count bounds that time.
 pub const MAX_VALUE: u32 = 4096;
 const MAX_NAME: usize = 64;
 
@@ -31,7 +31,7 @@ const MAX_NAME: usize = 64;
 pub struct Refused {
     /// What it does that policies may not.
     pub why: String,
-    /// Where, if the compiler left word of it.
+    /// Where, if the compiler recorded it.
     pub place: Option<Line>,
 }
 
@@ -51,10 +51,10 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, Refused> {
     Err(Refused { why: why.into(), place: None })
 }
 
-/// Whether `object` may be loaded for a stranger.
+/// Checks whether `object` may be loaded for an unprivileged user.
 ///
 /// # Errors
-/// The first thing that a policy may not do, and where it does it.
+/// The first forbidden thing, and where it is.
 pub fn check(object: &Object) -> Result<(), Refused> {
     if object.function("hd_policy").is_none() {
         return refuse("it has no function `schedule`, so it is no policy");
@@ -74,7 +74,7 @@ pub fn check(object: &Object) -> Result<(), Refused> {
     check_recursion(object)
 }
 
-/// Names are the compiler's: they end up in messages and in names of files.
+/// Checks names as the compiler makes them: they end up in messages and in file names.
 fn check_names(object: &Object) -> Result<(), Refused> {
     let functions = object.functions.iter().map(|function| &function.name);
     let mut seen = BTreeSet::new();
@@ -112,10 +112,11 @@ fn check_maps(maps: &[MapDecl]) -> Result<(), Refused> {
         if !fit || map.value_size == 0 || map.entries == 0 {
             return refuse(format!("map `{name}` has sizes that make no sense"));
         }
-        // Data is no map to a program, which only gets the address of a byte of it ([`super::link`]).
+        // A program cannot use data as a map; it only gets the address of a byte of it ([`super::link`]).
         if map.value_size > MAX_VALUE && !map.is_data() {
             return refuse(format!(
-                "map `{name}` has values of {} bytes, and may have {MAX_VALUE}: make them several values of an array, or variables",
+                "map `{name}` has values of {} bytes, and may have {MAX_VALUE}: make them several \
+                 values of an array, or variables",
                 map.value_size
             ));
         }
@@ -147,12 +148,12 @@ fn check_function(object: &Object, function: &Function) -> Result<(), Refused> {
     })
 }
 
-/// What people know `name` as.
+/// Returns the familiar description of `name`.
 pub fn shown(name: &str) -> &str {
     if name == "hd_policy" { "schedule" } else { name }
 }
 
-/// The helpers of the kernel that `object` calls, in words.
+/// Returns descriptions of the kernel helpers that `object` calls.
 pub fn helpers(object: &Object) -> Vec<&'static str> {
     code::HELPERS
         .iter()
@@ -161,7 +162,8 @@ pub fn helpers(object: &Object) -> Vec<&'static str> {
         .collect()
 }
 
-/// No function calls itself, through others or directly: each call takes a stack of its own, and the kernel has eight.
+/// Checks that no function calls itself, directly or indirectly: each call takes a stack frame, and the
+/// kernel has eight.
 fn check_recursion(object: &Object) -> Result<(), Refused> {
     let calls = |function: &Function| -> Vec<&str> {
         let named = function.references.iter().filter_map(|reference| match &reference.to {
@@ -172,7 +174,7 @@ fn check_recursion(object: &Object) -> Result<(), Refused> {
     };
     let mut calls: BTreeMap<&str, Vec<&str>> =
         object.functions.iter().map(|function| (function.name.as_str(), calls(function))).collect();
-    // Whoever calls only functions that are done is done; what remains in the end goes round in a circle.
+    // A function that calls only finished ones is finished; the rest form a cycle.
     while !calls.is_empty() {
         let left: BTreeSet<&str> = calls.keys().copied().collect();
         calls.retain(|_, called| called.iter().any(|name| left.contains(name)));

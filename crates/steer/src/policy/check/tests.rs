@@ -35,7 +35,7 @@ fn shipped_policies_pass_and_heddles_frames_do_not() {
     }
 }
 
-/// Every opcode there is, with every source register: only the listed ones pass.
+/// Every opcode, with every source register: only the listed ones pass.
 #[test]
 fn only_listed_opcodes_are_allowed() {
     let mut allowed = 0;
@@ -43,8 +43,9 @@ fn only_listed_opcodes_are_allowed() {
         let object = policy(vec![opcode, EXIT], vec![]);
         allowed += u32::from(check(&object).is_ok());
     }
-    // Of each of two widths: arithmetic, 13 operations with a number or a register, and swaps to one byte order or the other
-    // (of one width); 11 comparisons. Loads 4, stores 8, atomic adds 2 (whose number is 0), the plain jump, the return.
+    // Of each of two widths: 13 arithmetic operations with a number or a register, and swaps to one byte
+    // order or the other (of one width); 11 comparisons. 4 loads, 8 stores, 2 atomic adds (immediate 0), the
+    // plain jump, the return.
     let arithmetic = 2 * 13 * 2 + 2;
     let comparisons = 2 * 11 * 2;
     assert_eq!(allowed, arithmetic + 4 + 8 + 2 + comparisons + 1 + 1);
@@ -176,7 +177,7 @@ fn names_and_maps_are_not_trusted() {
     }
 }
 
-/// A helper copies a whole value, and how long that takes is the policy's time.
+/// A helper copies a whole value, and that time counts as the policy's.
 #[test]
 fn values_too_large_to_copy_are_refused_with_a_reason() {
     let map = |kind, value_size| {
@@ -190,12 +191,12 @@ fn values_too_large_to_copy_are_refused_with_a_reason() {
         let why = map(kind, 4104).expect_err("too long").why;
         assert!(why.contains("`big`") && why.contains("4104") && why.contains("4096"), "{why}");
     }
-    // Variables are no map that a helper takes.
+    // Variables are not a map that a helper accepts.
     let bytes = vec![0; 1 << 20];
     assert_eq!(map(DeclKind::Data { bytes, constant: false }, 1 << 20), Ok(()));
 }
 
-/// However a policy refers to data, what it gets is the address of a byte and never a map.
+/// However a policy refers to data, it gets the address of a byte and never a map.
 #[test]
 fn data_sections_cannot_be_passed_as_maps() {
     let [first, second] = load_64();
@@ -230,7 +231,7 @@ fn line_information_is_not_trusted() {
     assert!(check(&object).is_err());
 }
 
-/// Linking does not rely on the check: references that do not fit are refused there too, and nothing panics.
+/// Linking does not rely on the check: it refuses invalid references too, and nothing panics.
 #[test]
 fn linking_survives_what_the_check_refuses() {
     let call = 0x85 | 1 << 12;

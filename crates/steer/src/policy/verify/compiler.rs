@@ -1,8 +1,8 @@
-//! What clang says, in the words of somebody who writes a policy: the first mistake, in his own file.
+//! Clang's errors, explained to the author of a policy: the first mistake, in the author's own file.
 
 use super::report::{Problem, SourceLine};
 
-/// A part of what clang says, what it means, and what to do.
+/// A part of clang's message, what it means, and what to do.
 const WORDS: &[(&str, &str, &str)] = &[
     (
         "function 'schedule' has internal linkage but is not defined",
@@ -61,11 +61,11 @@ struct Message<'a> {
     file: &'a str,
     line: u32,
     text: &'a str,
-    /// Which line of the output it is.
+    /// Its line in the output.
     at: usize,
 }
 
-/// `file:line:column: error: text`, of which the file may have colons too.
+/// Parses `file:line:column: error: text`; the file name may contain colons too.
 fn message(output: &str, at: usize) -> Option<Message<'_>> {
     let (place, text) =
         output.split_once(" error: ").or_else(|| output.split_once(" fatal error: "))?;
@@ -74,12 +74,12 @@ fn message(output: &str, at: usize) -> Option<Message<'_>> {
     Some(Message { file, line: line.parse().ok()?, text, at })
 }
 
-/// The first mistake of those that clang found in the policy called `policy`.
+/// Returns the first mistake that clang found in the policy called `policy`.
 pub fn explain(said: &str, policy: &str) -> Problem {
     let lines: Vec<&str> = said.lines().collect();
     let messages: Vec<Message<'_>> =
         lines.iter().enumerate().filter_map(|(at, line)| message(line, at)).collect();
-    // What surrounds the policy comes from standard input; a message about that says little but that there is one.
+    // The wrapper comes from standard input; a message about it only says that there is an error.
     let own = |m: &&Message<'_>| m.file != "<stdin>" && !m.file.contains("/heddle/policy");
     let Some(first) = messages.iter().find(own).or(messages.first()) else {
         return Problem {
@@ -106,7 +106,7 @@ fn plain(text: &str) -> String {
     text[..end].to_owned()
 }
 
-/// The message with the line and the mark below it.
+/// The message with the source line and the caret below it.
 fn quote(lines: &[&str], plain: &str) -> String {
     let marked = lines.get(1..3).filter(|two| two[1].trim_start().starts_with(['^', '~']));
     let marked = marked.map_or(String::new(), |two| format!("\n{}\n{}", two[0], two[1]));
@@ -119,7 +119,9 @@ mod tests {
 
     #[test]
     fn the_first_mistake_in_the_policy_is_reported_without_its_wrapper() {
-        let said = "<stdin>:5:5: error: Looks like the BPF stack limit of 512 bytes is exceeded.\nu32 hd_policy\n    ^\nIn file included from <stdin>:4:\na:b.c:9:19: error: Looks like the BPF stack limit of 512 bytes is exceeded.\n\treturn table[3];\n\t       ^\n2 errors generated.\n";
+        let said = "<stdin>:5:5: error: Looks like the BPF stack limit of 512 bytes is exceeded.\nu32 \
+            hd_policy\n    ^\nIn file included from <stdin>:4:\na:b.c:9:19: error: Looks like the BPF \
+            stack limit of 512 bytes is exceeded.\n\treturn table[3];\n\t       ^\n2 errors generated.\n";
         let problem = explain(said, "a:b.c");
         let place = problem.place.clone().expect("a place");
         assert_eq!(

@@ -1,5 +1,6 @@
-//! What the kernel's verifier says, in the words of somebody who writes a policy. Its log lists the instructions that it
-//! went through; the last one before its complaint is where it stopped, and the compiler's lines say which line that is.
+//! The kernel verifier's errors, explained to the author of a policy. Its log lists the instructions that it
+//! visited; the last one before its complaint is where it stopped, and the compiler's line information maps
+//! it to the source.
 
 use heddle_bpf as bpf;
 
@@ -10,7 +11,7 @@ use super::super::object::Object;
 use super::own_files;
 use super::report::{Problem, SourceLine};
 
-/// Parts of what the verifier says, what it means, and what to do.
+/// Parts of the verifier's messages, what they mean, and what to do.
 const WORDS: &[(&[&str], &str, &str)] = &[
     (
         &["map_value_or_null"],
@@ -19,7 +20,7 @@ const WORDS: &[(&[&str], &str, &str)] = &[
     ),
     (
         &["infinite loop", "back-edge"],
-        "a loop may go on for ever",
+        "a loop may run forever",
         "give it a constant bound: `for (u32 i = 0; i < HD_MAX_EXECUTORS && i < n; i++)`",
     ),
     (
@@ -70,7 +71,8 @@ const WORDS: &[(&[&str], &str, &str)] = &[
     (
         &["prohibited for !root", "pointer arithmetic"],
         "it calculates with a pointer in a way that the verifier cannot follow",
-        "index with a number that is bounded right before (`table[i & 63]`), and not with pointers chosen by conditions",
+        "index with a number that is bounded right before (`table[i & 63]`), and not with pointers \
+         chosen by conditions",
     ),
     (
         &["stack size", "invalid write to stack", "invalid variable-offset", "frames is too deep"],
@@ -84,7 +86,7 @@ const WORDS: &[(&[&str], &str, &str)] = &[
     ),
 ];
 
-/// Why the verifier refused `policy` in the frame for strangers, and where.
+/// Returns why the verifier refused `policy` in the strict frame, and where.
 pub fn explain(refused: &bpf::LoadError, policy: &Object) -> Problem {
     let said = complaint(&refused.log);
     let known = WORDS.iter().find(|(parts, ..)| parts.iter().any(|part| said.contains(part)));
@@ -104,7 +106,7 @@ pub fn explain(refused: &bpf::LoadError, policy: &Object) -> Problem {
     }
 }
 
-/// The last line that is neither a step nor a count.
+/// Returns the last line that is neither a step nor a count.
 fn complaint(log: &str) -> &str {
     let counts = [
         "processed ",
@@ -122,14 +124,14 @@ fn complaint(log: &str) -> &str {
     log.lines().map(str::trim).rfind(words).unwrap_or_default()
 }
 
-/// The number of the instruction that a line of the log shows: `12: (61) r1 = ...`, or a state `12: R0=...`.
+/// Parses the instruction number of a log line: `12: (61) r1 = ...`, or a state `12: R0=...`.
 fn step(line: &str) -> Option<usize> {
     let (number, rest) = line.split_once(": ")?;
     let is_step = rest.starts_with('(') || rest.starts_with('R') || rest.starts_with("; ");
     number.parse().ok().filter(|_| is_step)
 }
 
-/// The instruction where it stopped: the one that it names, or the last that it shows.
+/// Returns the instruction where it stopped: the one that it names, or the last in the log.
 fn failed_at(log: &str, said: &str) -> Option<usize> {
     let named = said.split_once("at insn ").or_else(|| said.split_once("from insn "));
     let named =
@@ -137,14 +139,14 @@ fn failed_at(log: &str, said: &str) -> Option<usize> {
     named.or_else(|| log.lines().rev().find_map(|line| step(line.trim())))
 }
 
-/// The line of the policy's own file at or before instruction `at`, past what headers put in its place.
+/// Returns the line of the policy's own file at or before instruction `at`, skipping inlined header code.
 fn place_of(image: &Image, at: usize, policy: &Object) -> Option<SourceLine> {
     let own = own_files(policy);
     let before = image.lines.iter().rev().filter(|line| line.at <= at);
     before.into_iter().find(|line| own.contains(line.file.as_str())).cloned().map(Into::into)
 }
 
-/// Where the first loop begins: what else would take long?
+/// Returns where the first loop begins: what else would take long?
 fn loops(policy: &Object) -> Option<SourceLine> {
     let own = own_files(policy);
     let back = |(at, code): (usize, &u64)| {
@@ -163,7 +165,10 @@ fn loops(policy: &Object) -> Option<SourceLine> {
 mod tests {
     use super::*;
 
-    const LOG: &str = "func#0 @0\n0: R1=ctx() R10=fp0\n0: (bf) r6 = r1\n14: (85) call bpf_map_lookup_elem#1\n15: R0_w=map_value_or_null(id=1)\n15: (79) r1 = *(u64 *)(r0 +0)\nR0 invalid mem access 'map_value_or_null'\nprocessed 15 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1 mark_read 1\n\n";
+    const LOG: &str = "func#0 @0\n0: R1=ctx() R10=fp0\n0: (bf) r6 = r1\n14: (85) call \
+        bpf_map_lookup_elem#1\n15: R0_w=map_value_or_null(id=1)\n15: (79) r1 = *(u64 *)(r0 +0)\nR0 \
+        invalid mem access 'map_value_or_null'\nprocessed 15 insns (limit 1000000) max_states_per_insn \
+        0 total_states 1 peak_states 1 mark_read 1\n\n";
 
     #[test]
     fn the_verifiers_complaint_and_its_instruction_are_found() {

@@ -1,8 +1,8 @@
-//! From a policy's source to a verdict in plain words: what `heddle steer check` says.
+//! From a policy's source to a verdict in plain words: `heddle steer check`.
 //!
-//! The steps are those of deploying it, up to the last: compile, read, check, link into the frame of each hook, and have
-//! the kernel verify it. Nothing is attached. The first thing that is wrong is told with the line of the source where it
-//! is, what it means, what to do, and last what the compiler or the kernel said about it.
+//! The steps are those of deployment, except the last: compile, read, check, link into the frame of each
+//! hook, and have the kernel verify it. Nothing is attached. The first problem is reported with its source
+//! line, what it means, what to do, and finally the compiler's or the kernel's own message.
 
 mod compiler;
 mod kernel;
@@ -27,16 +27,16 @@ use super::shipped::{shipped, shipped_source};
 use crate::hook::xdp::{self, Executors, Mode, PolicyError};
 use crate::hook::{Hook, reuseport};
 
-/// Where a policy comes from.
+/// The source of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A policy that Heddle ships.
     Shipped(String),
-    /// A file: C, or what clang made of it.
+    /// A file: C, or compiled by clang.
     File(PathBuf),
 }
 
-/// Why nothing can be said about a policy.
+/// Why a policy cannot be examined.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// It cannot be read, or there is no compiler.
@@ -48,7 +48,7 @@ pub enum VerifyError {
 }
 
 impl Source {
-    /// The policy that is meant by a name of a shipped one, or else by a path; and the parameters behind a colon.
+    /// Resolves a name to a shipped policy, or else to a file; and splits off the parameters after a colon.
     #[must_use]
     pub fn parse(given: &str) -> (Self, &str) {
         let (name, parameters) = split_params(given);
@@ -67,12 +67,11 @@ impl Source {
     }
 }
 
-/// Takes `source` through everything that would be done to deploy it at `hooks`, with `parameters` set, except for
-/// deploying it.
+/// Takes `source` through all steps of deployment at `hooks`, with `parameters` set, without deploying it.
 ///
 /// # Errors
-/// If it cannot be read or compiled at all, or has no such parameters. What is wrong with the policy itself is in the
-/// report.
+/// If it cannot be read or compiled at all, or has no such parameters. Problems of the policy itself are in
+/// the report.
 pub fn verify(source: &Source, parameters: &str, hooks: &[Hook]) -> Result<Report, VerifyError> {
     let mut report = Report::new(source.name());
     let bytes = match elf(source, &mut report) {
@@ -104,7 +103,7 @@ pub fn verify(source: &Source, parameters: &str, hooks: &[Hook]) -> Result<Repor
     Ok(report)
 }
 
-/// The compiled policy, with the lines of its source counted on the way.
+/// Returns the compiled policy, and counts the lines of its source.
 fn elf(source: &Source, report: &mut Report) -> Result<Vec<u8>, CompileError> {
     let path = match source {
         Source::Shipped(name) => {
@@ -121,7 +120,7 @@ fn elf(source: &Source, report: &mut Report) -> Result<Vec<u8>, CompileError> {
     compile(path)
 }
 
-/// The file, and no more of it than can be a policy.
+/// Reads the file, but no more than a policy can have.
 fn start_of(path: &Path) -> Result<Vec<u8>, CompileError> {
     let mut bytes = Vec::new();
     let limit = MAX_FILE as u64 + 1;
@@ -131,7 +130,7 @@ fn start_of(path: &Path) -> Result<Vec<u8>, CompileError> {
     Ok(bytes)
 }
 
-/// Lines with more on them than comments.
+/// Counts lines that contain more than comments.
 fn lines_of_code(text: &str) -> usize {
     let mut inside = false;
     let mut code = |line: &str| {
@@ -151,7 +150,7 @@ fn lines_of_code(text: &str) -> usize {
     text.lines().filter(|line| code(line)).count()
 }
 
-/// What the policy is made of.
+/// Describes the policy's content.
 fn describe(report: &mut Report, object: &Object) -> io::Result<()> {
     report.instructions = object.functions.iter().map(|function| function.code.len()).sum();
     report.maps = object.maps.iter().map(map).collect::<io::Result<_>>()?;
@@ -182,7 +181,7 @@ fn parameter(param: Param) -> ParamReport {
     ParamReport { name, meaning, value, least, most }
 }
 
-/// What the kernel says of the policy at `hook`; `None` where Heddle has no frame.
+/// Returns the kernel's verdict on the policy at `hook`; `None` if Heddle has no frame for it.
 fn at_hook(hook: Hook, object: &Object) -> Option<HookReport> {
     let maps = &mut Maps::new();
     let loaded = match hook {
@@ -224,7 +223,7 @@ fn at_xdp(
 
 const EPERM: i32 = 1;
 
-/// Whether it is this process that may not load programs, and not the policy.
+/// Returns whether the cause is this process's lack of privilege, and not the policy.
 fn is_denied(refused: &heddle_bpf::LoadError) -> bool {
     refused.error.raw_os_error() == Some(EPERM) && refused.log.is_empty()
 }
@@ -235,7 +234,7 @@ impl From<Line> for SourceLine {
     }
 }
 
-/// The files of a policy's own lines: not Heddle's headers, in which what they declare was put in place.
+/// Returns the files of a policy's own lines: not Heddle's headers, whose declarations are inlined.
 fn own_files(object: &Object) -> BTreeSet<&str> {
     let lines = object.functions.iter().flat_map(|function| &function.lines);
     let files = lines.map(|line| line.file.as_str());

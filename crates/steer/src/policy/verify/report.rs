@@ -1,4 +1,4 @@
-//! What is told about a policy, as data and as text.
+//! The report on a policy, as data and as text.
 
 use std::fmt;
 
@@ -7,24 +7,24 @@ use serde::Serialize;
 use super::super::check::{MAX_INSTRUCTIONS, MAX_MAP_BYTES};
 use crate::hook::Hook;
 
-/// Everything that there is to say about a policy.
+/// Everything known about a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// The name that was asked for.
+    /// The requested name.
     pub policy: String,
-    /// Lines of its source with code on them; unknown of a compiled one.
+    /// Lines of its source with code on them; unknown for a compiled one.
     pub lines: Option<usize>,
-    /// Instructions of its own, before it is in a frame.
+    /// Its own instructions, before it is in a frame.
     pub instructions: usize,
     /// Its maps, sections of variables included.
     pub maps: Vec<MapReport>,
     /// Its parameters.
     pub parameters: Vec<ParamReport>,
-    /// What it asks of the kernel.
+    /// The kernel facilities it uses.
     pub helpers: Vec<&'static str>,
-    /// What is wrong with it wherever it runs.
+    /// Problems at every hook.
     pub problem: Option<Problem>,
-    /// What the kernel says of it at each hook, if nothing is wrong with it by itself.
+    /// The kernel's verdict at each hook, if the policy itself is sound.
     pub hooks: Vec<HookReport>,
 }
 
@@ -50,37 +50,37 @@ pub struct ParamReport {
     pub name: String,
     /// What it means.
     pub meaning: String,
-    /// What it is.
+    /// Its value.
     pub value: u64,
-    /// The least that it may be.
+    /// Its minimum.
     pub least: u64,
-    /// The most that it may be.
+    /// Its maximum.
     pub most: u64,
 }
 
-/// What the kernel says of a policy at a hook.
+/// The kernel's verdict on a policy at a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HookReport {
-    /// Where.
+    /// The hook.
     pub hook: Hook,
-    /// What.
+    /// The verdict.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// How it went at a hook.
+/// The outcome at a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Outcome {
     /// It can be deployed there.
     Fits {
-        /// Instructions that the verifier looked at over all ways through, at most 1,000,000: a bound on the work of one
-        /// decision.
+        /// Instructions that the verifier visited over all paths, at most 1,000,000: a bound on the work of
+        /// one decision.
         verified: u32,
         /// Bytes of machine code, with the frame.
         machine_bytes: u32,
     },
-    /// It needs what there is not at this hook.
+    /// It needs something that this hook lacks.
     DoesNotFit {
         /// What.
         why: String,
@@ -90,14 +90,14 @@ pub enum Outcome {
         /// Why.
         problem: Problem,
     },
-    /// Nobody knows.
+    /// Unknown.
     NotChecked {
         /// Why not.
         why: String,
     },
 }
 
-/// Something that is wrong with a policy.
+/// A problem of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// Where.
@@ -106,7 +106,7 @@ pub struct Problem {
     pub what: String,
     /// What to do; empty if `what` says it.
     pub advice: String,
-    /// What the compiler or the kernel said, in its own words; empty if it was Heddle.
+    /// The compiler's or the kernel's own message; empty if Heddle found it.
     pub said: String,
 }
 
@@ -117,12 +117,12 @@ pub struct SourceLine {
     pub file: String,
     /// The line, from 1.
     pub line: u32,
-    /// What is on it.
+    /// The text of the line.
     pub text: String,
 }
 
 impl Problem {
-    /// One that needs no more words.
+    /// A problem that needs no further explanation.
     pub(super) fn of(what: String) -> Self {
         Self { what, ..Self::default() }
     }
@@ -147,7 +147,7 @@ impl Report {
         Self { problem: Some(problem), ..self }
     }
 
-    /// Whether it can be deployed somewhere, as far as could be checked.
+    /// Returns whether it can be deployed at some hook, as far as could be checked.
     #[must_use]
     pub fn is_good(&self) -> bool {
         let fits =
@@ -222,7 +222,7 @@ impl Report {
         Ok(())
     }
 
-    /// What is the same at several hooks is said once.
+    /// Problems common to several hooks are reported once.
     fn places(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut reported: Vec<String> = Vec::new();
         for HookReport { hook, outcome } in &self.hooks {
