@@ -7,7 +7,7 @@
 static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 static long (*const load_bytes)(struct xdp_md *ctx, u32 offset, void *to, u32 size) = (void *)189;
 
-/* XDP has no flow hash, so it is computed here. The seed is random, so that nobody outside can send flows that all
+/* XDP has no flow hash, so it is computed here. The seed is random, so that no outsider can send flows that all
  * meet at one executor. */
 const volatile struct {
 	u64 value;

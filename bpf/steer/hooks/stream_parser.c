@@ -20,7 +20,7 @@ HD_INLINE u64 number(const u8 *bytes)
 	return value;
 }
 
-/* Returns the length of the message, 0 to be called again when more has come, or an error, which ends the connection. */
+/* Returns the length of the message, 0 to be called again with more data, or an error, which ends the connection. */
 HD_SECTION("main") int hd_main(struct stream *ctx)
 {
 	u32 at = number_at(ctx, framing.place);

@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn every_policy_has_a_summary() {
-        assert_eq!(shipped_summary("round-robin").as_deref(), Some("Every executor in its turn."));
+        assert_eq!(shipped_summary("round-robin").as_deref(), Some("Every executor in turn."));
         for name in shipped_names() {
             assert!(shipped_summary(name).is_some_and(|text| text.ends_with('.')), "{name}");
         }
