@@ -2,15 +2,14 @@
 
 use core::arch::asm;
 
-/// Bit 31 of the preempt count, set while no preemption is pending. Inverted, so that enabling preemption is
-/// one subtraction whose result is zero exactly if the count falls to zero and a preemption is pending
-/// (Caladan's trick).
+/// Bit 31 of the preempt count, set while no preemption is pending. It is inverted, so that enabling preemption is one
+/// subtraction whose result is zero exactly if the count falls to zero and a preemption is pending (Caladan's trick).
 const NOT_PENDING: u32 = 1 << 31;
 
 /// Byte offset of the preempt count in the block behind GS; the word at offset 0 is the block's own address.
 const COUNT: usize = 8;
 
-/// The GS base of this kernel thread; 0 where it is no worker.
+/// Returns the GS base of this kernel thread; 0 if it is not a worker.
 #[inline]
 pub fn gs_base() -> usize {
     let base: usize;
@@ -30,8 +29,8 @@ pub unsafe fn set_gs_base(base: usize) {
     unsafe { asm!("wrgsbase {}", in(reg) base, options(nostack, preserves_flags)) };
 }
 
-/// The first word of the block: its address. One instruction, so that a preemption cannot come between the
-/// choice of the worker and the read.
+/// Returns the first word of the block: its address. One instruction, so a preemption cannot come between choosing the
+/// worker and the read.
 ///
 /// # Safety
 /// GS points to a block.
@@ -51,7 +50,7 @@ pub unsafe fn gs_word() -> usize {
 pub struct PreemptCount;
 
 impl PreemptCount {
-    /// The count of a worker that may be preempted and is not asked to be.
+    /// The count of a worker that may be preempted and has no preemption pending.
     pub const ENABLED: u32 = NOT_PENDING;
 
     /// Holds preemption off until the matching [`PreemptCount::enable`].
@@ -64,7 +63,7 @@ impl PreemptCount {
         unsafe { asm!("add dword ptr gs:[{c}], 1", c = const COUNT, options(nostack)) };
     }
 
-    /// Ends one [`PreemptCount::disable`]; true if that was the last and a preemption is pending.
+    /// Ends one [`PreemptCount::disable`]. Returns true if that was the last and a preemption is pending.
     ///
     /// # Safety
     /// GS points to a block and the count is not zero.
@@ -79,7 +78,7 @@ impl PreemptCount {
         due != 0
     }
 
-    /// How often preemption is held off.
+    /// Returns how many times preemption is held off.
     ///
     /// # Safety
     /// GS points to a block.
@@ -93,7 +92,7 @@ impl PreemptCount {
         count & !NOT_PENDING
     }
 
-    /// Sets the depth and forgets a pending preemption.
+    /// Sets the depth and clears a pending preemption.
     ///
     /// # Safety
     /// GS points to a block.
@@ -106,7 +105,7 @@ impl PreemptCount {
         };
     }
 
-    /// Notes that a preemption is due once the count falls to zero.
+    /// Marks a preemption as due once the count falls to zero.
     ///
     /// # Safety
     /// GS points to a block.

@@ -1,4 +1,4 @@
-//! Context switch, FS and GS bases: the assembly of Heddle and its argument. x86-64 Linux.
+//! Context switch, FS and GS bases: Heddle's assembly, and why it is correct. x86-64 Linux only.
 //!
 //! # Invariants
 //!
@@ -9,9 +9,9 @@
 //! - **I3** FS belongs to the task, GS to the worker. [`switch()`] loads the FS base of the context that it
 //!   resumes and never touches GS.
 //!
-//! Why it looks as it does (measured, see `docs/design/runtime.md`): a `ret` into another stack mispredicts
-//! the return predictor and costs 9 ns, so the switch ends in a jump; a blind `ldmxcsr`/`fldcw` costs 40 ns
-//! because sticky flags nearly always differ, so only control bits are compared and restored.
+//! The reasons for the code's shape (measured, see `docs/design/runtime.md`): a `ret` into another stack mispredicts
+//! and costs 9 ns, so the switch ends in a jump; a blind `ldmxcsr`/`fldcw` costs 40 ns because sticky flags nearly
+//! always differ, so only control bits are compared and restored.
 
 #![no_std]
 
@@ -28,7 +28,7 @@ pub use switch::{Frame, resume, switch};
 
 use core::arch::asm;
 
-/// The FS base: the address of the thread control block.
+/// Returns the FS base: the address of the thread control block.
 #[inline]
 pub fn fs_base() -> usize {
     let base: usize;
@@ -38,7 +38,7 @@ pub fn fs_base() -> usize {
     base
 }
 
-/// Sets the FS base, and with it what every thread-local variable of this kernel thread means.
+/// Sets the FS base, and with it the meaning of every thread-local variable of this kernel thread.
 ///
 /// # Safety
 /// `base` is the address of an initialised thread control block which no other kernel thread runs on, and
@@ -49,7 +49,7 @@ pub unsafe fn set_fs_base(base: usize) {
     unsafe { asm!("wrfsbase {}", in(reg) base, options(nostack, preserves_flags)) };
 }
 
-/// Whether user space may write FS and GS bases (AT_HWCAP2 bit 1: Linux 5.9 and later, any CPU since 2012).
+/// Returns whether user space may write FS and GS bases (AT_HWCAP2 bit 1: Linux 5.9 and later, any CPU since 2012).
 pub fn fsgsbase_supported(hwcap2: u64) -> bool {
     hwcap2 & 2 != 0
 }

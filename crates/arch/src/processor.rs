@@ -1,15 +1,15 @@
-//! What differs from one make of processor to another.
+//! Differences between processor makes.
 
 use core::arch::x86_64::__cpuid;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static LOADS_MXCSR_FAST: AtomicBool = AtomicBool::new(false);
 
-/// Finds out which instructions are dear here; to be called once, before the first context ends. Without it
+/// Detects which instructions are expensive on this processor. Call it once, before the first context ends. Without it
 /// everything works, on AMD a little slower.
 ///
 /// Measured: reading mxcsr takes 4 ns on AMD Zen 4 and loading it 0.6; on Intel reading is nearly free, and loading
-/// takes 40 ns where the value differs.
+/// takes 40 ns if the value differs.
 pub fn learn_processor() {
     let id = __cpuid(0);
     LOADS_MXCSR_FAST.store(is_amd([id.ebx, id.edx, id.ecx]), Relaxed);

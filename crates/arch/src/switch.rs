@@ -3,8 +3,8 @@
 use crate::processor;
 use core::arch::{asm, naked_asm};
 
-/// What stands on the stack of a context that has not run yet, lowest address first. A suspended context has the
-/// first two words, then its rbx and rbp, then its own frames (I1, I2).
+/// The stack contents of a context that has not run yet, lowest address first. A suspended context has the first two
+/// words, then its rbx and rbp, then its own frames (I1, I2).
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
@@ -19,8 +19,8 @@ impl Frame {
     /// Bytes that a fresh context needs on its stack; keeps the stack aligned to 16.
     pub const SIZE: usize = size_of::<Frame>();
 
-    /// The frame of a context that has not run yet: when it is switched to, it calls `entry(arg)` with the
-    /// default floating-point control words and a stack that is aligned as the ABI wants.
+    /// Returns the frame of a context that has not run yet: when switched to, it calls `entry(arg)` with the default
+    /// floating-point control words and a stack aligned as the ABI requires.
     ///
     /// The frame must be written to an address that is a multiple of 16, and that address is the saved
     /// stack pointer.
@@ -33,14 +33,14 @@ impl Frame {
 /// base `fs`. Returns when the suspended context is resumed; by then the kernel thread, and so GS, may be
 /// another.
 ///
-/// Always inlined, and for a reason: every `ret` between here and the code that waits is predicted from the calls
-/// that the *other* context made, wrongly unless both took the same path, at 9 ns each. Callee-saved registers are
-/// declared clobbered, so the compiler saves those that it uses; rbx and rbp, which it does not let go, are pushed.
+/// Always inlined, for a reason: every `ret` between here and the code that waits is predicted from the calls that the
+/// *other* context made, wrongly unless both took the same path, at 9 ns each. Callee-saved registers are declared
+/// clobbered, so the compiler saves those that it uses; rbx and rbp, which it reserves, are pushed.
 ///
 /// # Safety
-/// `load` is a stack pointer that `switch` saved or the address of a [`Frame`], and is resumed once; `fs` is
-/// the FS base that belongs to it. `*save` is not resumed before this context is off its stack: the caller
-/// holds a lock across the switch that the resumed context releases.
+/// `load` is a stack pointer that `switch` saved or the address of a [`Frame`], and is resumed once; `fs` is the FS
+/// base that belongs to it. `*save` is not resumed before this context is off its stack: the caller holds a lock across
+/// the switch that the resumed context releases.
 #[inline(always)]
 pub unsafe fn switch(save: *mut usize, load: usize, fs: usize) {
     // SAFETY: by the caller's promise. What the asm pushes it pops when it is resumed; everything else that the
@@ -55,7 +55,7 @@ pub unsafe fn switch(save: *mut usize, load: usize, fs: usize) {
             "stmxcsr [rsp]",
             "fnstcw [rsp + 4]",
             "mov [rdi], rsp",
-            // Compare the control bits of both contexts; the status flags (low six bits) travel along unrestored.
+            // Compare the control bits of both contexts; the status flags (low six bits) are carried over unrestored.
             "mov eax, [rsp]",
             "movzx ecx, word ptr [rsp + 4]",
             "xor eax, [rsi]",
@@ -88,11 +88,11 @@ pub unsafe fn switch(save: *mut usize, load: usize, fs: usize) {
 /// Resumes the context at `load` with FS base `fs` for good: [`switch()`] for a context that has ended, which saves
 /// nothing.
 ///
-/// Where the processor loads mxcsr fast ([`crate::learn_processor`]), the old one is not read to compare it.
+/// If the processor loads mxcsr fast ([`crate::learn_processor`]), the old value is not read for comparison.
 ///
 /// # Safety
-/// As for [`switch()`]; the calling context is never resumed, and its stack stays as it is until the resumed one says
-/// otherwise.
+/// As for [`switch()`]; the calling context is never resumed, and its stack stays valid until the resumed one releases
+/// it.
 #[inline(always)]
 pub unsafe fn resume(load: usize, fs: usize) -> ! {
     let blindly = u32::from(processor::loads_mxcsr_fast());
@@ -134,7 +134,7 @@ pub unsafe fn resume(load: usize, fs: usize) -> ! {
 unsafe extern "C" fn start() {
     naked_asm!(
         ".cfi_startproc",
-        // Nothing is above this frame: unwinders and debuggers stop here, and so do profilers that walk frame pointers.
+        // Nothing is above this frame: unwinders, debuggers and profilers that walk frame pointers stop here.
         ".cfi_undefined rip",
         "pop rdi",
         ".cfi_adjust_cfa_offset -8",

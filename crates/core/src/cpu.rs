@@ -1,9 +1,9 @@
-//! CPUs, sets of them, and how near they are to each other.
+//! CPUs, sets of them, and the distances between them.
 
 use core::fmt;
 
-/// A CPU as the layer counts them: 0, 1, ... of the CPUs that the policy was given, which need not be the
-/// numbers of the operating system.
+/// A CPU as numbered by this layer: 0, 1, ... of the CPUs given to the policy, which need not be the operating system's
+/// numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuId(pub u16);
 
@@ -27,13 +27,13 @@ pub struct CpuSet {
 }
 
 impl CpuSet {
-    /// The most CPUs that one policy can serve.
+    /// The maximum number of CPUs that one policy can serve.
     pub const CAPACITY: usize = 1024;
 
     /// The empty set.
     pub const EMPTY: CpuSet = CpuSet { words: [0; CpuSet::CAPACITY / 64] };
 
-    /// CPUs 0 to `n - 1`.
+    /// Returns CPUs 0 to `n - 1`.
     ///
     /// # Panics
     /// If `n` exceeds [`CpuSet::CAPACITY`].
@@ -51,27 +51,27 @@ impl CpuSet {
         self.words[cpu.index() / 64] |= 1 << (cpu.index() % 64);
     }
 
-    /// Takes `cpu` out.
+    /// Removes `cpu`.
     pub fn remove(&mut self, cpu: CpuId) {
         self.words[cpu.index() / 64] &= !(1 << (cpu.index() % 64));
     }
 
-    /// Whether `cpu` is in the set.
+    /// Returns whether `cpu` is in the set.
     pub fn contains(&self, cpu: CpuId) -> bool {
         self.words[cpu.index() / 64] >> (cpu.index() % 64) & 1 == 1
     }
 
-    /// How many CPUs are in the set.
+    /// Returns the number of CPUs in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Whether no CPU is in the set.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&w| w == 0)
     }
 
-    /// The members in increasing order. A step for each member, and one for each 64 CPUs.
+    /// Returns the members in increasing order, in one step per member plus one per 64 CPUs.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.words.iter().enumerate().flat_map(|(at, &word)| {
             let rest =
@@ -81,7 +81,7 @@ impl CpuSet {
         })
     }
 
-    /// The first member at or after `from`, else the first of all.
+    /// Returns the first member at or after `from`, else the first of all.
     #[inline]
     pub fn next_from(&self, from: CpuId) -> Option<CpuId> {
         let (word, bit) = (from.index() / 64, from.index() % 64);
@@ -94,23 +94,23 @@ impl CpuSet {
         after.map(|i| (i, self.words[i])).find(|&(_, word)| word != 0).map(|(i, word)| at(i, word))
     }
 
-    /// The members of both.
+    /// Returns the members of both sets.
     #[inline]
     pub fn and(&self, other: &CpuSet) -> CpuSet {
         CpuSet { words: core::array::from_fn(|i| self.words[i] & other.words[i]) }
     }
 
-    /// The members that are not in `other`.
+    /// Returns the members that are not in `other`.
     #[inline]
     pub fn minus(&self, other: &CpuSet) -> CpuSet {
         CpuSet { words: core::array::from_fn(|i| self.words[i] & !other.words[i]) }
     }
 }
 
-/// Where one CPU sits.
+/// The location of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuInfo {
-    /// The number that the operating system gives it.
+    /// The operating system's number for it.
     pub os_id: u32,
     /// NUMA node.
     pub node: u16,
@@ -127,35 +127,36 @@ pub struct Topology<'a> {
 }
 
 impl<'a> Topology<'a> {
-    /// A topology over `cpus`; their position is their [`CpuId`].
+    /// Returns a topology over `cpus`, whose positions are their [`CpuId`]s.
     pub const fn new(cpus: &'a [CpuInfo]) -> Self {
         Topology { cpus }
     }
 
-    /// How many CPUs there are.
+    /// Returns the number of CPUs.
     pub fn len(&self) -> usize {
         self.cpus.len()
     }
 
-    /// Whether there is no CPU.
+    /// Returns whether there is no CPU.
     pub fn is_empty(&self) -> bool {
         self.cpus.is_empty()
     }
 
-    /// Where `cpu` sits.
+    /// Returns the location of `cpu`.
     pub fn cpu(&self, cpu: CpuId) -> &CpuInfo {
         &self.cpus[cpu.index()]
     }
 
-    /// All CPUs, in the order of their numbers.
+    /// Returns all CPUs in increasing order.
     pub fn cpus(&self) -> impl Iterator<Item = CpuId> + use<> {
         (0..self.cpus.len() as u16).map(CpuId)
     }
 
-    /// The largest distance there is.
+    /// The largest possible distance.
     pub const FARTHEST: u32 = 4;
 
-    /// 0 the same CPU, 1 a sibling hyperthread, 2 the same last-level cache, 3 the same node, 4 elsewhere.
+    /// Returns 0 for the same CPU, 1 for a sibling hyperthread, 2 for the same last-level cache, 3 for the same node,
+    /// else 4.
     pub fn distance(&self, a: CpuId, b: CpuId) -> u32 {
         let (x, y) = (self.cpu(a), self.cpu(b));
         match () {

@@ -1,23 +1,23 @@
-//! The vocabulary that every layer of Heddle shares.
+//! The vocabulary shared by every layer of Heddle.
 //!
-//! Scheduling is matching *inputs* to *executors* (Syrup, section 3). This crate names the parties and
-//! the contract between them, and does nothing else: no operating system, no allocation, no `unsafe`.
+//! Scheduling matches *inputs* to *executors* (Syrup, section 3). This crate defines the parties and the contract
+//! between them, and nothing else: no operating system, no allocation, no `unsafe`.
 //!
 //! - [`Policy`]: decides the match. Pure: an event, the time and a view in, a decision out.
-//! - [`Cx`]: all that a policy may look at (time, randomness, topology, tasks, other queues).
+//! - [`Cx`]: everything that a policy may read (time, randomness, topology, tasks, other queues).
 //! - [`TaskSlot`], [`TaskList`], [`TaskTree`]: per-task state and run queues without allocation.
-//! - [`Params`]: `name:key=value,...`, the way a policy is chosen on a command line.
+//! - [`Params`]: `name:key=value,...`, the syntax for choosing a policy on a command line.
 //! - [`driver`]: how every hook calls a policy, checks its answers and records its steps.
-//! - [`SteeringPolicy`]: where a request goes when it arrives, for those who do not know who decides that.
-//! - [`line`](mod@line): what an executor works on, as programs, steering policies and agents tell each other.
+//! - [`SteeringPolicy`]: where an arriving request goes, for code that does not know what decides it.
+//! - [`line`](mod@line): what an executor is working on, as shared by programs, steering policies and agents.
 //! - [`Step`]: a step of a schedule, as hooks record it.
 //!
 //! # Invariants
 //!
 //! - **I1** A task is an index ([`TaskId`]), never a pointer. A stale index is an error that the hook
 //!   detects, never undefined behaviour: every field of a [`TaskSlot`] is a relaxed atomic.
-//! - **I2** A task stands in at most one [`TaskList`] or [`TaskTree`] at a time.
-//! - **I3** Time and randomness reach a policy through [`Cx`] only, so that a run can be repeated.
+//! - **I2** A task is in at most one [`TaskList`] or [`TaskTree`] at a time.
+//! - **I3** Time and randomness reach a policy only through [`Cx`], so a run can be repeated.
 //! - **I4** Nothing here allocates, locks or calls the system.
 
 #![no_std]

@@ -7,9 +7,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// A first-in, first-out queue of tasks, chained through their slots.
 ///
-/// It needs no memory of its own and has no capacity to exceed: a task stands in at most one list (I2), so
-/// the number of tasks bounds it. All operations take constant time. Both ends and the middle can be
-/// reached, which is what stealing and removing a task that died need.
+/// It needs no memory of its own and has no capacity to exceed: a task is in at most one list (I2), so the number of
+/// tasks bounds it. All operations take constant time. Both ends and the middle are accessible, as stealing and
+/// removing a dead task require.
 ///
 /// ```
 /// use heddle_core::{TaskId, TaskList, TaskSlot};
@@ -48,19 +48,19 @@ fn enter<T>(slots: &[TaskSlot<T>], task: TaskId, prev: u32, next: u32) {
 }
 
 impl TaskList {
-    /// How many tasks wait.
+    /// Returns the number of waiting tasks.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether no task waits.
+    /// Returns whether no task waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The task that waits longest.
+    /// Returns the task that has waited longest.
     pub fn front(&self) -> Option<TaskId> {
         (self.head != NIL).then_some(TaskId(self.head))
     }
@@ -68,7 +68,7 @@ impl TaskList {
     /// Puts `task` behind all others.
     ///
     /// # Panics
-    /// If the task already stands in a list (I2).
+    /// If the task is already in a list (I2).
     #[inline]
     pub fn push_back<T>(&mut self, slots: &[TaskSlot<T>], task: TaskId) {
         let last = mem::replace(&mut self.tail, task.0);
@@ -80,7 +80,7 @@ impl TaskList {
     /// Puts `task` before all others.
     ///
     /// # Panics
-    /// If the task already stands in a list (I2).
+    /// If the task is already in a list (I2).
     #[inline]
     pub fn push_front<T>(&mut self, slots: &[TaskSlot<T>], task: TaskId) {
         let first = mem::replace(&mut self.head, task.0);
@@ -89,7 +89,7 @@ impl TaskList {
         self.len += 1;
     }
 
-    /// Takes the task that waits longest.
+    /// Removes the task that has waited longest.
     #[inline]
     pub fn pop_front<T>(&mut self, slots: &[TaskSlot<T>]) -> Option<TaskId> {
         let task = self.front()?;
@@ -101,7 +101,7 @@ impl TaskList {
         Some(task)
     }
 
-    /// Takes the task that came last.
+    /// Removes the newest task.
     #[inline]
     pub fn pop_back<T>(&mut self, slots: &[TaskSlot<T>]) -> Option<TaskId> {
         let task = (self.tail != NIL).then_some(TaskId(self.tail))?;
@@ -109,7 +109,7 @@ impl TaskList {
         Some(task)
     }
 
-    /// Puts all of `other`, which is empty afterwards, behind all others, in their order.
+    /// Appends all of `other`, in order, leaving it empty.
     pub fn append<T>(&mut self, slots: &[TaskSlot<T>], other: &mut TaskList) {
         if other.is_empty() {
             return;
@@ -121,10 +121,10 @@ impl TaskList {
         *other = TaskList::default();
     }
 
-    /// Takes `task` out, wherever it stands in this list. The caller knows that it is this list and no other.
+    /// Removes `task` from anywhere in this list. The caller knows that it is in this list and no other.
     ///
     /// # Panics
-    /// If the task stands in no list.
+    /// If the task is in no list.
     pub fn remove<T>(&mut self, slots: &[TaskSlot<T>], task: TaskId) {
         assert!(slots[task.index()].is_queued(), "{task} stands in no queue");
         self.unlink(slots, task);
@@ -180,7 +180,7 @@ mod tests {
         PopFront,
         PopBack,
         Remove(u32),
-        /// Puts the list behind another that holds some of the other tasks.
+        /// Appends the list to another that holds some of the other tasks.
         AppendTo(u32),
     }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     proptest! {
-        /// The list does what a `VecDeque` does, for any sequence of operations.
+        /// The list behaves like a `VecDeque`, for any sequence of operations.
         #[test]
         fn behaves_as_a_deque(ops in prop::collection::vec(op(), 0..200)) {
             let slots = slots();

@@ -4,10 +4,10 @@ use crate::driver::TurnTime;
 use crate::{CpuId, CpuSet, Ns, ParamError, Params, TaskId, TaskSlot, Topology};
 use core::cell::Cell;
 
-/// Who owns the run queues.
+/// Which run queues there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// A run queue for every CPU; [`Policy::balance`] moves tasks between them.
+    /// One run queue per CPU; [`Policy::balance`] moves tasks between them.
     PerCpu,
     /// One run queue for all CPUs, from which a dispatcher hands out tasks ([`Policy::poll`]).
     Central,
@@ -20,9 +20,9 @@ pub enum Enqueue {
     New,
     /// It gave up the CPU but could run on.
     Yield,
-    /// It was taken off the CPU.
+    /// It was preempted.
     Preempted,
-    /// What it waited for has come.
+    /// The event it waited for occurred.
     Wakeup,
     /// It comes from another CPU's queue, by [`Policy::steal`] or because its CPU went away.
     Migrated,
@@ -30,40 +30,41 @@ pub enum Enqueue {
     CommitFailed,
 }
 
-/// The answer to [`Policy::tick`]: take the running task off its CPU, or ask again when?
+/// The answer to [`Policy::tick`]: whether to preempt the running task, or when to ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resched {
     /// Preempt it now. The hook may skip this while nothing else waits for the CPU (Aspen, section 3.2).
     Now,
     /// Let it run; ask again once it has run this much longer, which is not zero.
     After(Ns),
-    /// Let it run until it gives up the CPU itself.
+    /// Let it run until it gives up the CPU by itself.
     Never,
 }
 
-/// The answer to [`Policy::balance`]: what a CPU without work shall do.
+/// The answer to [`Policy::balance`]: what a CPU without work should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// Take a task from the queue of this CPU.
     From(CpuId),
-    /// Ask again after this long, which is not zero, if nothing happens before: a task waits that may not be taken yet.
+    /// Ask again after this long, which is not zero, unless something happens before: a waiting task may not be taken
+    /// yet.
     Later(Ns),
     /// Rest until something happens.
     Nowhere,
 }
 
-/// What best-effort tasks, those of any class but [`crate::Class::LC`], get beside LC tasks.
+/// What best-effort tasks, those of any class but [`crate::Class::LC`], get compared with LC tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BestEffort {
-    /// As much: the policy makes no difference.
+    /// The same: the policy makes no difference.
     Alike,
-    /// So much, where an LC task gets 1024 (nice 0 in Linux): 1 to 1024.
+    /// This weight, relative to an LC task's 1024 (nice 0 in Linux): 1 to 1024.
     Weight(u32),
-    /// What LC tasks leave.
+    /// Whatever LC tasks leave.
     Below,
 }
 
-/// What a policy asks for, in terms of the kernel's fair scheduler: weights, slices, idle threads. See
+/// A policy's needs, expressed in terms of the kernel's fair scheduler: weights, slices, idle threads. See
 /// [`Policy::fair_terms`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FairTerms {
@@ -71,41 +72,40 @@ pub struct FairTerms {
     pub best_effort: BestEffort,
     /// How long an LC task runs while another one waits.
     pub slice: Ns,
-    /// How long a best-effort task does.
+    /// How long a best-effort task runs while another one waits.
     pub be_slice: Ns,
 }
 
 impl FairTerms {
-    /// Turns of `slice` for all.
+    /// Returns terms with turns of `slice` for all.
     pub const fn new(best_effort: BestEffort, slice: Ns) -> FairTerms {
         FairTerms { best_effort, slice, be_slice: slice }
     }
 }
 
-/// What a hook shows of the machine; implemented by hooks, called through [`Cx`].
+/// A hook's view of the machine; implemented by hooks, called through [`Cx`].
 pub trait Host {
-    /// The time (I3).
+    /// Returns the time (I3).
     fn now(&self) -> Ns;
-    /// The CPUs of this policy.
+    /// Returns the CPUs of this policy.
     fn topology(&self) -> Topology<'_>;
-    /// How many tasks wait in the queue of `cpu`; may be a little out of date.
+    /// Returns how many tasks wait in the queue of `cpu`; may be slightly stale.
     fn queue_len(&self, cpu: CpuId) -> usize;
-    /// Whether `cpu` has nothing to run; may be a little out of date.
+    /// Returns whether `cpu` has nothing to run; may be slightly stale.
     fn is_idle(&self, cpu: CpuId) -> bool;
-    /// Whether any CPU has nothing to run; may be a little out of date. Constant time, unlike asking each.
+    /// Returns whether any CPU has nothing to run; may be slightly stale. Constant time, unlike asking each CPU.
     fn any_idle(&self) -> bool;
 
-    /// The turns of `cpu`, timed by the hook where the policy says that it needs them ([`Policy::USES_EXPECTED_WAIT`]).
+    /// Returns the turns of `cpu`, timed by the hook if the policy needs them ([`Policy::USES_EXPECTED_WAIT`]).
     fn turns(&self, cpu: CpuId) -> &TurnTime;
 
-    /// How long a task that is put into the queue of `cpu` now would wait there for its turn; may be a little out of
-    /// date.
+    /// Returns how long a task put into the queue of `cpu` now would wait for its turn; may be slightly stale.
     fn expected_wait(&self, cpu: CpuId) -> Ns {
         self.turns(cpu).wait(self.now(), self.queue_len(cpu))
     }
 
-    /// The CPU nearest to `from` that has nothing to run, `from` itself first. Hooks that know a faster way than to ask
-    /// every CPU have their own.
+    /// Returns the CPU nearest to `from` that has nothing to run, `from` itself first. Hooks with a faster way than
+    /// asking every CPU override this.
     fn nearest_idle(&self, from: CpuId) -> Option<CpuId> {
         if !self.any_idle() {
             return None;
@@ -118,8 +118,8 @@ pub trait Host {
         idle.min_by_key(|&cpu| topology.distance(from, cpu))
     }
 
-    /// The `nth` (0, 1, ...) of the other CPUs in whose queue tasks wait, near to `from` before far; equally near
-    /// ones in the order of their numbers from `start` on, cyclically.
+    /// Returns the `nth` (0, 1, ...) of the other CPUs with waiting tasks, nearest to `from` first; equally near CPUs
+    /// come in numeric order from `start` on, cyclically.
     fn nearest_waiting(&self, from: CpuId, start: CpuId, nth: usize) -> Option<CpuId> {
         let topology = self.topology();
         let n = topology.len();
@@ -129,18 +129,18 @@ pub trait Host {
     }
 }
 
-/// Small, fast, repeatable random numbers (xorshift64*; Vigna 2016): for choices, not for secrets.
+/// A small, fast, repeatable random number generator (xorshift64*; Vigna 2016): for choices, not for secrets.
 #[derive(Debug)]
 pub struct Rng(Cell<u64>);
 
 impl Rng {
-    /// A generator; equal seeds give equal sequences, in every version.
+    /// Returns a generator; equal seeds give equal sequences, in every version.
     pub fn new(seed: u64) -> Rng {
         // The state must not be zero; the odd constant spreads small seeds over all bits.
         Rng(Cell::new((seed.wrapping_add(1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&self) -> u64 {
         let mut x = self.0.get();
         x ^= x >> 12;
@@ -150,17 +150,17 @@ impl Rng {
         x.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// A number in `0..bound`, which must not be zero; the bias is below `bound / 2^32`.
+    /// Returns a number in `0..bound`, which must not be zero; the bias is below `bound / 2^32`.
     pub fn below(&self, bound: usize) -> usize {
         (((self.next_u64() >> 32) * bound as u64) >> 32) as usize
     }
 }
 
-/// All that a policy may look at while it decides.
+/// Everything that a policy may read while it decides.
 pub struct Cx<'a, T> {
     /// The CPU for which the hook asks.
     pub cpu: CpuId,
-    /// The slot table, as [`crate::TaskList`] wants it.
+    /// The slot table, as [`crate::TaskList`] expects it.
     pub tasks: &'a [TaskSlot<T>],
     host: &'a dyn Host,
     rng: &'a Rng,
@@ -175,59 +175,61 @@ impl<T> Clone for Cx<'_, T> {
 impl<T> Copy for Cx<'_, T> {}
 
 impl<'a, T> Cx<'a, T> {
-    /// A context for one call; hooks make it.
+    /// Returns a context for one call; called by hooks.
     #[inline]
     pub fn new(cpu: CpuId, tasks: &'a [TaskSlot<T>], host: &'a dyn Host, rng: &'a Rng) -> Self {
         Cx { cpu, tasks, host, rng }
     }
 
-    /// The slot of `task`.
+    /// Returns the slot of `task`.
     #[inline]
     pub fn task(&self, task: TaskId) -> &'a TaskSlot<T> {
         &self.tasks[task.index()]
     }
 
-    /// The time. Reading a clock costs the runtime about 10 ns: ask only where the policy needs it.
+    /// Returns the time. Reading a clock costs the runtime about 10 ns, so ask only if the policy needs it.
     pub fn now(&self) -> Ns {
         self.host.now()
     }
 
-    /// Random numbers from the hook's seed.
+    /// Returns random numbers from the hook's seed.
     pub fn rng(&self) -> &Rng {
         self.rng
     }
 
-    /// The CPUs of this policy.
+    /// Returns the CPUs of this policy.
     pub fn topology(&self) -> Topology<'a> {
         self.host.topology()
     }
 
-    /// How many tasks wait for `cpu`; a hint.
+    /// Returns how many tasks wait for `cpu`; a hint.
     pub fn queue_len(&self, cpu: CpuId) -> usize {
         self.host.queue_len(cpu)
     }
 
-    /// How long a task that is put into the queue of `cpu` now would wait for its turn; a hint.
+    /// Returns how long a task put into the queue of `cpu` now would wait for its turn; a hint.
     pub fn expected_wait(&self, cpu: CpuId) -> Ns {
         self.host.expected_wait(cpu)
     }
 
-    /// Whether any CPU has nothing to run; a hint, in constant time.
+    /// Returns whether any CPU has nothing to run; a hint, in constant time.
     pub fn any_idle(&self) -> bool {
         self.host.any_idle()
     }
 
-    /// Whether `cpu` has nothing to run; a hint.
+    /// Returns whether `cpu` has nothing to run; a hint.
     pub fn is_idle(&self, cpu: CpuId) -> bool {
         self.host.is_idle(cpu)
     }
 
-    /// The CPU nearest to `from` that has nothing to run, itself first; a hint. Constant time while no CPU is idle.
+    /// Returns the CPU nearest to `from` that has nothing to run, itself first; a hint. Constant time while no CPU is
+    /// idle.
     pub fn nearest_idle(&self, from: CpuId) -> Option<CpuId> {
         self.host.nearest_idle(from)
     }
 
-    /// The `nth` of the other CPUs with waiting tasks, near before far, equally near ones in turn from `start`; a hint.
+    /// Returns the `nth` of the other CPUs with waiting tasks, nearest first, equally near ones in turn from `start`; a
+    /// hint.
     pub fn nearest_waiting(&self, start: CpuId, nth: usize) -> Option<CpuId> {
         self.host.nearest_waiting(self.cpu, start, nth)
     }
@@ -235,9 +237,9 @@ impl<'a, T> Cx<'a, T> {
 
 /// The decisions of a central dispatcher in one [`Policy::poll`].
 pub trait Dispatch {
-    /// CPUs that wait for a task.
+    /// Returns the CPUs that wait for a task.
     fn idle(&self) -> CpuSet;
-    /// Proposes to run `task` on `cpu`, which must be idle; the CPU is idle no longer.
+    /// Proposes to run `task` on `cpu`, which must be idle and then no longer is.
     fn assign(&mut self, cpu: CpuId, task: TaskId);
 }
 
@@ -249,11 +251,11 @@ pub trait Dispatch {
 /// - The hook serialises all calls for one queue; `&self` is shared by all CPUs and holds configuration.
 /// - What [`dequeue`](Policy::dequeue) and [`steal`](Policy::steal) return is a proposal. Where the hook
 ///   cannot run the task, it says so by `enqueue(.., CommitFailed)`.
-/// - A task that was enqueued is proposed sooner or later, and once per enqueue.
+/// - Every enqueued task is proposed sooner or later, exactly once per enqueue.
 pub trait Policy: Sized + Send + Sync + 'static {
-    /// State per task, all fields [`crate::Var`] or the like.
+    /// Per-task state; all fields are [`crate::Var`] or similar.
     type Task: Default + Send + Sync + 'static;
-    /// State per run queue: one for each CPU, or a single one in the central model.
+    /// Per-queue state: one for each CPU, or a single one in the central model.
     type Queue: Send + 'static;
 
     /// The name by which it is chosen.
@@ -262,23 +264,23 @@ pub trait Policy: Sized + Send + Sync + 'static {
     const MODEL: Model;
     /// Whether no CPU stays idle while a task waits, given that the hook balances.
     const WORK_CONSERVING: bool;
-    /// Whether [`balance`](Policy::balance) ever names a CPU; where not, hooks do not wake an idle CPU for a task that
+    /// Whether [`balance`](Policy::balance) ever names a CPU; if not, hooks do not wake an idle CPU for a task that
     /// waits in another one's queue.
     const BALANCES: bool = true;
-    /// Whether [`preempt`](Policy::preempt) ever names a CPU; where not, hooks spare themselves the question.
+    /// Whether [`preempt`](Policy::preempt) ever names a CPU; if not, hooks skip the question.
     const PREEMPTS: bool = false;
 
-    /// Whether the CPUs of a physical core run tasks of one class only at a time (ghOSt, section 4.5). Agents then
-    /// commit what was chosen for a core all or nothing, and not before those of another class have left it. Hooks
-    /// whose tasks trust each other anyway need not care.
+    /// Whether the CPUs of a physical core run tasks of only one class at a time (ghOSt, section 4.5). Agents then
+    /// commit the choices for a core all or nothing, and not before tasks of another class have left it. Hooks whose
+    /// tasks trust each other may ignore this.
     const GANG: bool = false;
 
-    /// Whether a queue hands out tasks in the order in which they came, whatever they are, and remembers nothing of
-    /// what has passed. Hooks then may hand a task straight to a CPU whose queue is empty.
+    /// Whether a queue hands out tasks in order of arrival, regardless of what they are, and keeps no history. Hooks
+    /// may then hand a task directly to a CPU whose queue is empty.
     const FIFO: bool = false;
 
-    /// Whether the policy counts the tasks that run on each CPU, and so must hear by [`block`](Policy::block) or
-    /// [`task_exit`](Policy::task_exit) as soon as one leaves. Hooks that cannot say so refuse it.
+    /// Whether the policy counts the tasks that run on each CPU, and so must be told by [`block`](Policy::block) or
+    /// [`task_exit`](Policy::task_exit) as soon as one leaves. Hooks that cannot report this refuse the policy.
     const COUNTS_RUNNING: bool = false;
 
     /// Whether the policy asks for [`Cx::expected_wait`]. Only then hooks time each turn.
@@ -290,20 +292,20 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// A [`ParamError`] that names the parameter, what was given and what is allowed.
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>>;
 
-    /// An empty run queue.
+    /// Returns an empty run queue.
     fn queue(&self) -> Self::Queue;
 
-    /// How many tasks wait in `queue`. Constant time.
+    /// Returns how many tasks wait in `queue`. Constant time.
     fn len(&self, queue: &Self::Queue) -> usize;
 
-    /// The shortest quantum that the policy will ask for; `None` if it never preempts. Hooks use it to size
+    /// Returns the shortest quantum that the policy will ask for; `None` if it never preempts. Hooks use it to size
     /// their timers and to refuse what the machine cannot do.
     fn quantum(&self) -> Option<Ns> {
         None
     }
 
-    /// What the kernel's fair scheduler can do of this policy by itself, once it is told by nice values and slices;
-    /// `None` where its order of tasks is none that those can express. Agents then need not decide anything.
+    /// Returns what the kernel's fair scheduler can do of this policy by itself, configured by nice values and slices;
+    /// `None` if these cannot express its order of tasks. Agents then need not decide anything.
     fn fair_terms(&self) -> Option<FairTerms> {
         None
     }

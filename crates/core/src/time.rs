@@ -15,30 +15,30 @@ pub struct Ns(pub u64);
 impl Ns {
     /// No time at all.
     pub const ZERO: Ns = Ns(0);
-    /// Longer than anything that happens; "never" where an instant is meant.
+    /// Longer than anything that happens; as an instant, "never".
     pub const MAX: Ns = Ns(u64::MAX);
 
-    /// `n` microseconds.
+    /// Returns `n` microseconds.
     pub const fn from_us(n: u64) -> Ns {
         Ns(n.saturating_mul(1_000))
     }
 
-    /// `n` milliseconds.
+    /// Returns `n` milliseconds.
     pub const fn from_ms(n: u64) -> Ns {
         Ns(n.saturating_mul(1_000_000))
     }
 
-    /// `n` seconds.
+    /// Returns `n` seconds.
     pub const fn from_secs(n: u64) -> Ns {
         Ns(n.saturating_mul(1_000_000_000))
     }
 
-    /// The value in microseconds, for people.
+    /// Returns the value in microseconds, for display.
     pub fn as_us_f64(self) -> f64 {
         self.0 as f64 / 1e3
     }
 
-    /// The value in seconds.
+    /// Returns the value in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -112,7 +112,7 @@ impl Div<u64> for Ns {
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 impl fmt::Display for Ns {
-    /// The largest unit in which the value has at most three decimals: `1.5ms`, `100us`, `0ns`.
+    /// Formats in the largest unit in which the value has at most three decimals: `1.5ms`, `100us`, `0ns`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, size) = UNITS
             .into_iter()

@@ -1,7 +1,7 @@
 //! A worker's alarm: the timer that ends quanta.
 //!
-//! Each worker under a policy with a quantum has a timer of its own, whose signal interrupts it on the CPU on which it
-//! computes. When it rings, the task looks by itself what waits and asks the policy
+//! Each worker under a policy with a quantum has its own timer, whose signal interrupts it on the CPU on which it
+//! computes. When the timer fires, the task itself checks what waits and asks the policy
 //! ([`crate::task::Scheduler::look_around`]).
 //!
 //! # States
@@ -16,23 +16,22 @@
 //! # The quantum is kept
 //!
 //! Setting a timer is a system call (1.5 us) and being interrupted costs 7 us, so neither happens once a turn: a turn
-//! that begins leaves a timer that is going to ring between a half and one and a half quanta from then. Turns shorter
-//! than that push it on, once in a quantum, and are never interrupted. One that it finds younger than the quantum
-//! sets it to the rest of it. So a task is asked to go after one quantum at the earliest, one and a half at the
-//! latest.
+//! that begins keeps a timer that fires between a half and one and a half quanta from then. Turns shorter than that
+//! push it back, once in a quantum, and are never interrupted. If it interrupts a turn younger than the quantum, it is
+//! set to the rest of it. So a task is asked to yield after one quantum at the earliest, one and a half at the latest.
 //!
 //! # Without a CPU
 //!
-//! A worker whose task sleeps in the kernel loses its CPU, and its alarm is off: that would wake it. Its task comes
+//! A worker whose task sleeps in the kernel loses its CPU, and its alarm is off: it would wake the task. The task comes
 //! back eventually, and must queue like others. If it does so by itself all is well; if it computes, a second timer
 //! interrupts it, which counts the thread's CPU time and so never wakes it ([`Alarm::recall`]).
 //!
 //! # No wait is forgotten
 //!
-//! Only the worker turns it off, when it has seen an empty queue, and looks at the queue once more afterwards, a full
-//! fence in between. A thread that enqueues writes the queue first and then looks at the alarm, likewise. So one of
-//! them sees the other. A turn that begins never turns it off. Whatever goes wrong all the same (the number of timers
-//! is limited; a program deletes ours), the ticker finds within a millisecond or two.
+//! Only the worker turns it off, after it has seen an empty queue, and checks the queue once more afterwards, with a
+//! full fence in between. Likewise, a thread that enqueues writes the queue first and then checks the alarm. So one of
+//! them sees the other. A turn that begins never turns it off. Anything that still goes wrong (the number of timers is
+//! limited; a program deletes ours) is noticed by the ticker within a millisecond or two.
 
 use heddle_core::Ns;
 use heddle_sys::clock;
@@ -48,14 +47,14 @@ const OFF: u64 = u64::MAX;
 /// There is no timer. Later than any time stamp, as [`OFF`] is.
 const NONE: u64 = u64::MAX - 1;
 
-/// The first pause after which a task that was found in the C library is interrupted again.
+/// The pause before a task found in the C library is first interrupted again.
 const FIRST_RETRY: Ns = Ns::from_us(20);
 
-/// Each pause is twice the one before. What sleeps in the kernel is not to be kept awake: these add up to
-/// 0.6 ms, and then it is for the ticker to see whether the task computes or sleeps.
+/// Each pause is twice the previous one. A task asleep in the kernel must not be kept awake: the pauses add up to 0.6
+/// ms; after that the ticker decides whether the task computes or sleeps.
 const RETRIES: u32 = 5;
 
-/// CPU time after which a task is interrupted whose worker has no CPU any more.
+/// CPU time after which a task is interrupted if its worker no longer has a CPU.
 const RECALL: Ns = Ns::from_ms(1);
 
 /// There is no second timer.
@@ -63,14 +62,14 @@ const NO_TIMER: i32 = -1;
 
 /// See the module.
 pub(crate) struct Alarm {
-    /// The timer's number, while there is one.
+    /// The timer's number, while it exists.
     timer: AtomicI32,
-    /// The number of the one for CPU time.
+    /// The number of the CPU-time timer.
     recall: AtomicI32,
     rings_at: AtomicU64,
     /// Ticks of the time stamp counter.
     quantum: AtomicU64,
-    /// How often in a row it found its task in the C library.
+    /// How many times in a row it found its task in the C library.
     retries: AtomicU32,
 }
 
@@ -87,7 +86,7 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Makes the timer, for the calling thread. Without one the ticker sees to quanta, each millisecond.
+    /// Creates the timer, for the calling thread. Without one the ticker enforces quanta, each millisecond.
     pub(crate) fn install(&self, signal: i32, quantum: u64) {
         if let Ok(timer) = ThreadTimer::new(signal) {
             self.timer.store(timer.number(), Ordering::Relaxed);
@@ -99,7 +98,7 @@ impl Alarm {
         }
     }
 
-    /// Ends it, as its thread does.
+    /// Deletes it when its thread ends.
     pub(crate) fn remove(&self) {
         if let Some(timer) = self.recall_timer() {
             self.recall.store(NO_TIMER, Ordering::Release);
@@ -120,21 +119,22 @@ impl Alarm {
         (number != NO_TIMER).then(|| ThreadTimer::from_number(number))
     }
 
-    /// Its worker is about to lose its CPU: interrupts what that runs once it computes, until [`Alarm::recalled`].
+    /// Called when its worker is about to lose its CPU: interrupts the worker's task once it computes, until
+    /// [`Alarm::recalled`].
     pub(crate) fn recall(&self) {
         if let Some(timer) = self.recall_timer() {
             timer.repeat(RECALL);
         }
     }
 
-    /// Its worker has no task any more, or keeps its CPU.
+    /// Called when its worker no longer has a task, or keeps its CPU.
     pub(crate) fn recalled(&self) {
         if let Some(timer) = self.recall_timer() {
             timer.stop();
         }
     }
 
-    /// Whether there is a timer.
+    /// Returns whether there is a timer.
     #[inline]
     pub(crate) fn exists(&self) -> bool {
         self.rings_at.load(Ordering::Relaxed) != NONE
@@ -144,7 +144,7 @@ impl Alarm {
     #[inline(always)]
     pub(crate) fn turn_begins(&self, now: u64, quantum: u64, waits: impl FnOnce() -> bool) {
         let rings_at = self.rings_at.load(Ordering::Relaxed);
-        // One comparison: neither sooner than half a quantum from now nor later than one and a half.
+        // One comparison: not sooner than half a quantum from now and not later than one and a half.
         if rings_at.wrapping_sub(now + quantum / 2) > quantum
             && rings_at != NONE
             && (rings_at != OFF || waits())
@@ -156,25 +156,25 @@ impl Alarm {
     #[cold]
     fn put_off(&self, now: u64, quantum: u64, rings_at: u64) {
         self.retries.store(0, Ordering::Relaxed);
-        // Where turns are short, once a quantum; where it has rung, they are not.
+        // Short turns set it once a quantum; if it has fired, turns are not short.
         let short = now < rings_at && rings_at < now + quantum / 2;
         self.set(now, if short { quantum + quantum / 2 } else { quantum });
     }
 
-    /// Lets it ring `ticks` from `now`.
+    /// Sets it to fire `ticks` from `now`.
     fn set(&self, now: u64, ticks: u64) {
         self.rings_at.store(now + ticks, Ordering::Relaxed);
         self.timer().set(clock::ticks_to_ns(ticks));
     }
 
-    /// Lets it ring after `time`.
+    /// Sets it to fire after `time`.
     pub(crate) fn set_after(&self, time: Ns) {
         if self.exists() {
             self.set(clock::ticks(), clock::ns_to_ticks(time));
         }
     }
 
-    /// Turns it off. For its worker while that runs no task that can be preempted, and for who takes the CPU from that.
+    /// Turns it off. For its worker while it runs no preemptible task, and for the thread that takes the worker's CPU.
     pub(crate) fn off(&self) {
         let rings_at = self.rings_at.load(Ordering::Relaxed);
         if matches!(rings_at, OFF | NONE) {
@@ -186,8 +186,8 @@ impl Alarm {
         self.rings_at.store(OFF, Ordering::Relaxed);
     }
 
-    /// A task waits for the CPU of a task whose turn began at the time stamp `began`: lets it ring at the end of its
-    /// quantum, now if that is past. For any thread.
+    /// A task waits for the CPU of a task whose turn began at the time stamp `began`: sets the alarm to the end of that
+    /// quantum, or to now if that has passed. For any thread.
     #[inline]
     pub(crate) fn ask(&self, began: impl FnOnce() -> u64) {
         if self.rings_at.load(Ordering::Relaxed) == OFF {
@@ -199,13 +199,13 @@ impl Alarm {
     fn summon(&self, began: u64) {
         let now = clock::ticks();
         let at = now.max(began + self.quantum.load(Ordering::Relaxed));
-        // One of several that ask.
+        // Several threads may ask; one wins.
         if self.rings_at.compare_exchange(OFF, at, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.timer().set(clock::ticks_to_ns(at - now));
         }
     }
 
-    /// It found its task in the C library: lets it ring again, some times. For its worker.
+    /// It found its task in the C library: sets it to fire again, a few times. For its worker.
     pub(crate) fn retry(&self) {
         let retries = self.retries.load(Ordering::Relaxed);
         if retries < RETRIES {
@@ -214,12 +214,12 @@ impl Alarm {
         }
     }
 
-    /// Its task was found where it can go.
+    /// Called when its task was found where it can be preempted.
     pub(crate) fn was_heard(&self) {
         self.retries.store(0, Ordering::Relaxed);
     }
 
-    /// When it rings; never where it is not set. Nothing but who drives virtual time hears it then.
+    /// Returns when it fires; never if it is not set. Only the driver of virtual time uses it then.
     #[cfg(virtual_time)]
     pub(crate) fn rings_at(&self) -> Ns {
         match self.rings_at.load(Ordering::Relaxed) {
@@ -233,7 +233,7 @@ impl Alarm {
         self.rings_at.load(Ordering::Relaxed) == OFF
     }
 
-    /// Whether it is going to ring.
+    /// Returns whether it is going to fire.
     pub(crate) fn is_set(&self) -> bool {
         (clock::ticks()..NONE).contains(&self.rings_at.load(Ordering::Relaxed))
     }
@@ -258,8 +258,8 @@ mod tests {
         alarm.rings_at.load(Ordering::Relaxed)
     }
 
-    /// Whatever came before, a turn beside which something waits is ended between a half and one and a half quanta
-    /// from its begin, and what it finds younger than a quantum has the rest of that.
+    /// Whatever came before, a turn with waiters ends between a half and one and a half quanta from its beginning, and
+    /// a turn found younger than a quantum gets the rest of it.
     #[test]
     fn every_turn_that_others_wait_for_has_an_alarm_within_a_quantum_and_a_half() {
         let (alarm, rng) = (alarm(), Rng::new(7));
@@ -332,7 +332,7 @@ mod tests {
         let retries = (0..10).filter(|_| {
             alarm.rings_at.store(0, Ordering::Relaxed);
             alarm.retry();
-            // Set, although it may have rung by now.
+            // Set, although it may have fired by now.
             alarm.rings_at.load(Ordering::Relaxed) != 0
         });
         assert_eq!(retries.count(), RETRIES as usize);

@@ -1,14 +1,13 @@
-//! An allocator that no task is preempted in.
+//! An allocator in which no task is preempted.
 
 use crate::preempt;
 use std::alloc::{GlobalAlloc, Layout};
 
-/// Runs an allocator with preemption held off: a task that lost the CPU inside of it would keep its locks.
+/// Runs an allocator with preemption held off: a task that lost the CPU inside it would keep its locks.
 ///
-/// The C library's allocator needs no help, and a runtime finds jemalloc, mimalloc, snmalloc, tcmalloc and rpmalloc
-/// by their symbols. With any other allocator, and in programs that are stripped, those who wait for a task that was
-/// preempted inside of it cost a millisecond and a kernel thread each. This costs one to two nanoseconds a call
-/// instead:
+/// The C library's allocator needs no help, and a runtime finds jemalloc, mimalloc, snmalloc, tcmalloc and rpmalloc by
+/// their symbols. With any other allocator, and in stripped programs, each wait for a task preempted inside the
+/// allocator costs a millisecond and a kernel thread. This type costs one to two nanoseconds a call instead:
 ///
 /// ```
 /// use heddle_rt::alloc::NoPreempt;

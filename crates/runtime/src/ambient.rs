@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 
-/// The counters of the calling task's runtime; of the process-wide one in an ordinary thread.
+/// Returns the counters of the calling task's runtime, or of the process-wide one in an ordinary thread.
 ///
 /// # Errors
 /// If there is no runtime and none can be started.
@@ -19,7 +19,7 @@ pub fn stats() -> io::Result<Stats> {
     engine().map(stats_of)
 }
 
-/// The scheduler of the calling task, or the process-wide one, started at first use.
+/// Returns the scheduler of the calling task, or the process-wide one, started at first use.
 #[inline]
 pub(crate) fn scheduler() -> io::Result<&'static dyn Scheduler> {
     match Task::current() {
@@ -28,7 +28,7 @@ pub(crate) fn scheduler() -> io::Result<&'static dyn Scheduler> {
     }
 }
 
-/// The runtime of the calling task, or the process-wide one, started at first use.
+/// Returns the runtime of the calling task, or the process-wide one, started at first use.
 fn engine() -> io::Result<&'static dyn Engine> {
     match Task::current() {
         Some(task) => Ok(engine_of(task.sched())),

@@ -1,10 +1,10 @@
-//! Joining a task until a token is cancelled: here and not in [`crate::sync`], which knows nothing of handles.
+//! Joining a task until a token is cancelled. It is here because [`crate::sync`] does not depend on handles.
 
 use crate::spawn::JoinHandle;
 use crate::sync::{CancellationToken, Registration};
 
 impl CancellationToken {
-    /// Waits for the end of a task; its result as of [`JoinHandle::join`].
+    /// Waits for the end of a task. Returns its result as [`JoinHandle::join`] does.
     ///
     /// # Errors
     /// The handle if the token is cancelled before the task has ended.

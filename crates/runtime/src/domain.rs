@@ -1,4 +1,4 @@
-//! A run queue, its lock, and where other threads leave tasks for it.
+//! A run queue, its lock, and the inbox in which other threads leave tasks for it.
 
 use crate::task::TaskRef;
 use heddle_core::{Policy, Rng};
@@ -6,11 +6,11 @@ use heddle_sync::{Inbox, InboxNode, SpinLock};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One run queue of policy `P`: of a CPU, or of all in the central model.
+/// One run queue of policy `P`: of one CPU, or of all in the central model.
 #[repr(align(128))]
 pub(crate) struct Domain<P: Policy> {
     lock: SpinLock,
-    /// How many tasks wait, for those who do not hold the lock.
+    /// How many tasks wait, for readers without the lock.
     queued: AtomicU32,
     pub(crate) inbox: Inbox,
     pub(crate) index: u32,
@@ -48,13 +48,13 @@ impl<P: Policy> Domain<P> {
         self.lock.unlock();
     }
 
-    /// The lock, for the context that releases it on the other side of a switch.
+    /// Returns the lock, for the context that releases it on the other side of a switch.
     #[inline]
     pub(crate) fn lock_itself(&self) -> &SpinLock {
         &self.lock
     }
 
-    /// The queue.
+    /// Returns the queue.
     ///
     /// # Safety
     /// The caller holds the lock and no other reference to the queue.
@@ -66,21 +66,21 @@ impl<P: Policy> Domain<P> {
         unsafe { &mut *self.queue.get() }
     }
 
-    /// Tells the others how many tasks wait.
+    /// Publishes how many tasks wait.
     #[inline]
     pub(crate) fn publish(&self, len: usize) {
         self.queued.store(len as u32, Ordering::Relaxed);
     }
 
-    /// How many tasks wait, roughly: never zero while one does. A worker that is about to sleep relies on that, so
-    /// the inbox is read first; see [`Domain::take_inbox`].
+    /// Returns roughly how many tasks wait: never zero while one does. A worker that is about to sleep relies on that,
+    /// so the inbox is read first; see [`Domain::take_inbox`].
     #[inline]
     pub(crate) fn len(&self) -> usize {
         let left = usize::from(!self.inbox.is_empty());
         left + self.queued.load(Ordering::Relaxed) as usize
     }
 
-    /// Takes what others left, which `enqueue` puts into the queue. The caller holds the lock.
+    /// Takes the tasks in the inbox, which `enqueue` puts into the queue. The caller holds the lock.
     ///
     /// Between the inbox and the queue a task is in neither, and the worker that takes it is not always the one that
     /// runs it. So the length is raised before the inbox is emptied, and each `enqueue` publishes the right one after

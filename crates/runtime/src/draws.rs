@@ -1,7 +1,7 @@
-//! Where a policy's random numbers come from.
+//! The source of a policy's random numbers.
 //!
-//! Each worker has a generator of its own, and each call from outside gets a new one. In virtual time (`--cfg
-//! virtual_time`) all draw from one, as in the simulator.
+//! Each worker has its own generator, and each call from outside gets a new one. In virtual time (`--cfg virtual_time`)
+//! all draw from one, as in the simulator.
 
 use heddle_core::Rng;
 #[cfg(not(virtual_time))]

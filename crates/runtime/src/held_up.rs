@@ -1,19 +1,19 @@
-//! Locks of the kernel's kind that hold up worker after worker.
+//! Kernel-level locks that block worker after worker.
 //!
-//! A task that is preempted while it holds such a lock is waited for by others, in the kernel, each with a worker. The
-//! ticker gives their CPUs to other workers until the task has run again, so that no task waits forever. But each
-//! such wait costs a millisecond and a kernel thread, and most often the lock is an allocator's that the runtime does
-//! not know. The program's user is told so, once. A holder whose kernel thread waits for a CPU, on a busy machine,
-//! looks the same.
+//! If a task is preempted while it holds such a lock, others wait for it in the kernel, each blocking a worker. The
+//! ticker gives their CPUs to other workers until the task has run again, so no task waits forever. But each such wait
+//! costs a millisecond and a kernel thread, and usually the lock belongs to an allocator that the runtime does not
+//! know. The process reports this once. A holder whose kernel thread waits for a CPU, on a busy machine, looks the
+//! same.
 
 use crate::report;
 use heddle_sys::thread;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Workers in a row that lost their CPUs to the same lock after which the process says so.
+/// Number of workers in a row that must lose their CPUs to the same lock before the process reports it.
 const MANY: u32 = 64;
 
-/// The lock that the worker waited for which lost its CPU last.
+/// The lock that blocked the worker which lost its CPU last.
 #[derive(Debug, Default)]
 pub(crate) struct HeldUp {
     word: usize,
@@ -30,7 +30,7 @@ impl HeldUp {
         }
     }
 
-    /// Whether so many in a row have waited for the lock at `word` that it is worth a word.
+    /// Returns whether enough workers in a row have waited for the lock at `word` to report it.
     fn is_held_up_by(&mut self, word: usize) -> bool {
         self.times = if word == self.word { self.times + 1 } else { 1 };
         self.word = word;

@@ -4,21 +4,21 @@
 
 use heddle_core::Ns;
 
-/// Nothing to call.
+/// The empty hook.
 #[cfg(not(virtual_time))]
 #[derive(Default)]
 pub(crate) struct IdleHook(());
 
 #[cfg(not(virtual_time))]
 impl IdleHook {
-    /// A worker that is about to park has marked itself idle: true if it shall look again instead.
+    /// Called when a worker that is about to park has marked itself idle. Returns true if it should look again instead.
     #[inline(always)]
     pub(crate) fn call(&self, _: usize, _: Ns) -> bool {
         false
     }
 }
 
-/// What a worker of this CPU without work calls, with how long it may rest; returns when it is the worker's turn.
+/// Called by a worker of this CPU without work, with how long it may rest; returns when it is the worker's turn.
 #[cfg(virtual_time)]
 type Hook = Box<dyn Fn(usize, Ns) -> bool + Send + Sync>;
 
@@ -29,12 +29,12 @@ pub(crate) struct IdleHook(std::sync::OnceLock<Hook>);
 
 #[cfg(virtual_time)]
 impl IdleHook {
-    /// A worker that is about to park has marked itself idle: true if it shall look again instead.
+    /// Called when a worker that is about to park has marked itself idle. Returns true if it should look again instead.
     pub(crate) fn call(&self, cpu: usize, at_most: Ns) -> bool {
         self.0.get().is_some_and(|hook| hook(cpu, at_most))
     }
 
-    /// Sets what is called, once. Workers that rest already have to be called.
+    /// Sets the hook, once. Workers that already rest must be woken.
     pub(crate) fn set(&self, hook: impl Fn(usize, Ns) -> bool + Send + Sync + 'static) {
         assert!(self.0.set(Box::new(hook)).is_ok(), "a runtime has one driver");
     }

@@ -1,4 +1,4 @@
-//! Waiting for the end of a task; the protocol is that of [`heddle_sync::EndWord`].
+//! Waiting for the end of a task; the protocol is [`heddle_sync::EndWord`].
 
 use crate::pool;
 use crate::preempt::NoPreempt;
@@ -6,7 +6,8 @@ use crate::sync::waiter::{self, Limit, Waiter};
 use crate::task::{Task, TaskRef};
 use crate::wake::reach;
 
-/// The waiter for the end of `task`, if it is a task whose wait has no limit: another one may leave at any moment.
+/// Returns the waiter for the end of `task`, if it is a task that waits without a limit: any other may leave at any
+/// moment.
 #[inline]
 pub(crate) fn waiting_task(task: &Task) -> Option<TaskRef> {
     let word = task.end.waiter().filter(|word| word & 1 == 0)?;
@@ -21,7 +22,7 @@ pub(crate) fn wake_joiner(word: usize) {
     unsafe { Waiter::from_word(word) }.wake();
 }
 
-/// Waits until `task` has ended; false if its runtime was dropped before, and then the task has no handle any more.
+/// Waits until `task` has ended. Returns false if its runtime was dropped before; then the task no longer has a handle.
 ///
 /// # Panics
 /// If `task` is the caller.
@@ -45,7 +46,7 @@ fn assert_not_caller(task: TaskRef) {
     );
 }
 
-/// Like [`wait`], within `limit`; none if that ended the wait.
+/// Like [`wait`], within `limit`; returns `None` if the limit ended the wait.
 ///
 /// # Panics
 /// If `task` is the caller.
@@ -63,19 +64,19 @@ pub(crate) fn wait_limited(task: TaskRef, limit: impl Limit) -> Option<bool> {
     (is_settled || end.is_settled()).then(|| !end.give_up())
 }
 
-/// Runs `f`, during which the end of `task` wakes the caller, also if the runtime is dropped before that.
+/// Runs `f`; meanwhile the end of `task` wakes the caller, even if the runtime is dropped before.
 pub(crate) fn watch<R>(task: TaskRef, f: impl FnOnce() -> R) -> R {
     let end = &task.get().end;
     let is_registered = end.register_revocable(Waiter::current().into_word());
     let result = f();
     if is_registered {
-        // Where this fails the task has ended or was abandoned, and the word is gone.
+        // If this fails, the task has ended or was abandoned, and the word is gone.
         let _ = end.revoke();
     }
     result
 }
 
-/// The handle has seen the end and taken the result, or there is no handle any more.
+/// Called when the handle has seen the end and taken the result, or when there is no longer a handle.
 pub(crate) fn recycle(task: TaskRef) {
     let _guard = NoPreempt::new();
     if reach(task.get(), |sched| sched.recycle(task)).is_none() {

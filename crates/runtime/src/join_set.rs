@@ -1,4 +1,4 @@
-//! A set of tasks whose results are taken as they come.
+//! A set of tasks whose results are taken as they arrive.
 
 use crate::spawn::{Builder, JoinHandle};
 use crate::sync::mpsc;
@@ -30,18 +30,19 @@ use std::time::Duration;
 /// ```
 ///
 /// Dropping the set detaches the tasks that have not been joined: they run on, as after the drop of a [`JoinHandle`].
-/// (A task cannot be aborted: give each a [`CancellationToken`](crate::sync::CancellationToken) with a
-/// [`drop_guard`](crate::sync::CancellationToken::drop_guard) if they are to stop with the set.)
+/// (A task cannot be aborted: if the tasks should stop with the set, give each a
+/// [`CancellationToken`](crate::sync::CancellationToken) with a
+/// [`drop_guard`](crate::sync::CancellationToken::drop_guard).)
 pub struct JoinSet<T> {
-    /// In the order of creation, by the number of the task in this set.
+    /// In the order of creation, by the task's number in this set.
     running: BTreeMap<u64, JoinHandle<T>>,
     created: u64,
-    /// Tells the numbers of tasks that are about to end.
+    /// Sends the numbers of tasks that are about to end.
     report: mpsc::Sender<u64>,
     ended: mpsc::Receiver<u64>,
 }
 
-/// Reports the end of a task when it is dropped, also by a panic.
+/// Reports the end of a task when dropped, including by a panic.
 struct Report {
     report: mpsc::Sender<u64>,
     number: u64,
@@ -49,12 +50,12 @@ struct Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
-        // Without a receiver the set is gone.
+        // Without a receiver, the set is gone.
         let _ = self.report.send(self.number);
     }
 }
 
-/// Until the task has ended or was abandoned by its runtime.
+/// Lasts until the task has ended or was abandoned by its runtime.
 struct Watched<'a, T, L> {
     handle: &'a JoinHandle<T>,
     limit: L,
@@ -107,23 +108,23 @@ impl<T: Send + 'static> JoinSet<T> {
 }
 
 impl<T> JoinSet<T> {
-    /// An empty set.
+    /// Returns an empty set.
     pub fn new() -> JoinSet<T> {
         let (report, ended) = mpsc::channel();
         JoinSet { running: BTreeMap::new(), created: 0, report, ended }
     }
 
-    /// How many tasks have not been joined.
+    /// Returns how many tasks have not been joined.
     pub fn len(&self) -> usize {
         self.running.len()
     }
 
-    /// Whether all tasks have been joined.
+    /// Returns whether all tasks have been joined.
     pub fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// Waits for the next task to end; its result as of [`JoinHandle::join`], or `None` if the set is empty.
+    /// Waits for the next task to end. Returns its result as [`JoinHandle::join`] does, or `None` if the set is empty.
     pub fn join_next(&mut self) -> Option<std::thread::Result<T>> {
         self.join_limited(None).unwrap_or_else(|_| unreachable!("the wait has no limit"))
     }
@@ -131,7 +132,7 @@ impl<T> JoinSet<T> {
     /// Like [`JoinSet::join_next`], waiting for at most `timeout`.
     ///
     /// # Errors
-    /// [`Elapsed`] if that passed.
+    /// [`Elapsed`] if `timeout` has passed.
     pub fn join_next_timeout(
         &mut self,
         timeout: Duration,
@@ -139,12 +140,12 @@ impl<T> JoinSet<T> {
         self.join_limited(deadline_after(timeout))
     }
 
-    /// The result of a task that has ended, if there is one that was not joined.
+    /// Returns the result of a task that has ended, if there is one not yet joined.
     pub fn try_join_next(&mut self) -> Option<std::thread::Result<T>> {
         self.join_limited(Some(Ns::ZERO)).ok().flatten()
     }
 
-    /// Waits for all tasks; their values, in the order in which they ended.
+    /// Waits for all tasks. Returns their values in the order in which they ended.
     ///
     /// # Panics
     /// Passes the first panic of a task on, and detaches the others.
@@ -156,7 +157,7 @@ impl<T> JoinSet<T> {
         values
     }
 
-    /// Lets all tasks run on without the set, which is empty then.
+    /// Lets all tasks run on without the set, leaving it empty.
     pub fn detach_all(&mut self) {
         self.running.clear();
     }
@@ -166,7 +167,7 @@ impl<T> JoinSet<T> {
         limit: impl Limit,
     ) -> Result<Option<std::thread::Result<T>>, Elapsed> {
         loop {
-            // One task stands for all where their runtime is dropped: then none reports.
+            // One task stands for all in case their runtime is dropped: then none reports.
             let Some((&oldest, handle)) = self.running.first_key_value() else { return Ok(None) };
             let watched = Watched { handle, limit };
             let wait = || self.ended.channel().recv_limited(watched);
@@ -179,7 +180,7 @@ impl<T> JoinSet<T> {
                     Err(_) => return Err(Elapsed),
                 },
             };
-            // Not there if it was joined before its report came, or detached.
+            // Absent if it was joined before its report came, or detached.
             if let Some(handle) = self.running.remove(&number) {
                 return Ok(Some(handle.join()));
             }

@@ -1,10 +1,10 @@
 //! Kernel threads that start without the program's allocator.
 //!
-//! A task may be preempted while it holds the allocator's lock, where the runtime does not know the allocator's code.
-//! Then those who allocate wait for the task, and the task waits for a worker. A worker that had to allocate before
-//! it could run it would wait forever, and `std::thread::spawn` allocates on both sides. So here the closure lies in
-//! a mapping of its own, and the C library maps the stack. The little that the C library allocates for a thread is
-//! its own allocator's, in which no task is preempted.
+//! A task may be preempted while it holds the allocator's lock, if the runtime does not know the allocator's code. Then
+//! every thread that allocates waits for the task, and the task waits for a worker. A worker that had to allocate
+//! before it could run the task would wait forever, and `std::thread::spawn` allocates on both sides. So here the
+//! closure lies in its own mapping, and the C library maps the stack. The little that the C library allocates for a
+//! thread comes from its own allocator, in which no task is preempted.
 
 use crate::interpose;
 use heddle_sys::memory;
@@ -15,7 +15,7 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a thread's stack, as the standard library's threads have.
+/// Bytes of a thread's stack, the default of the standard library.
 const STACK: usize = 2 << 20;
 
 /// The name of a thread: the kernel keeps 15 bytes and a zero.
@@ -26,10 +26,10 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// As much of `text` as fits.
+    /// Returns as much of `text` as fits.
     pub(crate) fn of(text: impl Display) -> Name {
         let mut name = Name::default();
-        // Full is not an error.
+        // Running out of room is not an error.
         let _ = write!(name, "{text}");
         name
     }
@@ -66,10 +66,10 @@ struct Start<F> {
     run: F,
 }
 
-/// Runs `run` in a new thread, which is for an [`Ending`] to wait for.
+/// Runs `run` in a new thread, for which an [`Ending`] waits.
 ///
 /// # Errors
-/// The system's: no memory or no thread to be had.
+/// The system's, if it has no memory or cannot create a thread.
 pub(crate) fn spawn<F: FnOnce() + Send + 'static>(name: Name, run: F) -> io::Result<()> {
     let start = memory::reserve(size_of::<Start<F>>())?.cast::<Start<F>>();
     // SAFETY: fresh memory that is large enough, and aligned to a page. The thread that takes the closure out
@@ -93,7 +93,7 @@ extern "C" fn enter<F: FnOnce()>(start: *mut c_void) -> *mut c_void {
         take(start.cast::<Start<F>>())
     };
     thread::set_name(name.as_c_str());
-    // A panic unwinds, and names a policy on its way, only if something catches it.
+    // A panic unwinds, naming a policy on its way, only if something catches it.
     if panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
         std::process::abort()
     }
@@ -111,10 +111,10 @@ unsafe fn take<F>(start: *mut Start<F>) -> Start<F> {
     }
 }
 
-/// The C library's number of the error, zero if there is none.
+/// Returns the C library's error number, zero if it succeeded.
 ///
 /// # Safety
-/// `argument` is what `entry` wants.
+/// `argument` is what `entry` expects.
 unsafe fn create(entry: interpose::Entry, argument: *mut c_void) -> i32 {
     // SAFETY: all-zero is room for attributes, which the C library fills; the rest is the caller's promise.
     unsafe {
@@ -127,24 +127,24 @@ unsafe fn create(entry: interpose::Entry, argument: *mut c_void) -> i32 {
     }
 }
 
-/// The thread that ended last, whose resources have not been reclaimed. Each that ends takes back those of the one
-/// before, so there is no list of them to keep.
+/// The thread that ended last, whose resources have not been reclaimed. Each ending thread reclaims those of the
+/// previous one, so there is no list of them to keep.
 #[derive(Default)]
 pub(crate) struct Ending(AtomicU64);
 
-/// A thread that ends, to wait for; zero if there is none.
+/// An ending thread to wait for; zero if there is none.
 #[must_use]
 pub(crate) struct Ended(u64);
 
 impl Ending {
-    /// The calling thread is about to end. It waits for the one before ([`Ended::join`]), as the last thing that it
-    /// does.
+    /// Called when the calling thread is about to end. It waits for the previous one ([`Ended::join`]) as the last
+    /// thing it does.
     pub(crate) fn caller_ends(&self) -> Ended {
         // SAFETY: no arguments, no failure.
         Ended(self.0.swap(unsafe { libc::pthread_self() }, Ordering::AcqRel))
     }
 
-    /// The last one, if no other follows.
+    /// Returns the last one, if no other follows.
     pub(crate) fn last(&self) -> Ended {
         Ended(self.0.swap(0, Ordering::AcqRel))
     }

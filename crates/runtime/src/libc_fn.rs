@@ -1,4 +1,4 @@
-//! The C library's own definitions of functions that this crate defines, too.
+//! The C library's own definitions of functions that this crate also defines.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ impl LibcFn {
         LibcFn { name, at: AtomicUsize::new(0) }
     }
 
-    /// Its address, looked up once.
+    /// Returns its address, looked up once.
     pub(crate) fn address(&self) -> usize {
         let cached = self.at.load(Ordering::Relaxed);
         if cached != 0 {

@@ -1,20 +1,19 @@
-//! Whether a runtime still exists, for those that may outlive it.
+//! Whether a runtime still exists, for objects that may outlive it.
 //!
 //! A runtime belongs to its *parties*: its kernel threads, and the [`crate::Runtime`] itself. The last party to leave
 //! closes and frees it: descriptors, queues, the table of tasks, workers. A worker that is blocked in the kernel when
 //! its runtime is dropped is still a party, and leaves when it comes back.
-//!
 //! Parties, and the tasks that run on their threads, use the scheduler as if it lived forever. Everything else
-//! (handles, wakers and sockets in other threads or runtimes) asks here first, and holds the runtime open meanwhile.
-//! A [`Liveness`] takes 64 bytes and is never freed (each runtime leaves one behind), so it can be asked at any time.
+//! (handles, wakers and sockets in other threads or runtimes) asks here first, and holds the runtime open meanwhile. A
+//! [`Liveness`] takes 64 bytes and is never freed (each runtime leaves one behind), so it can be asked at any time.
 
 use heddle_sync::Closable;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a [`Liveness`] frees when the last party has left.
+/// The value that a [`Liveness`] frees when the last party has left.
 pub(crate) trait Owned: Send + Sync {
-    /// The last party leaves. The value is freed after the last use that is under way.
+    /// Called when the last party leaves. The value is freed after the last use in progress.
     fn last_party_leaves(&self);
 }
 
@@ -42,7 +41,7 @@ impl<S: ?Sized> Drop for OwnedPtr<S> {
 }
 
 impl<S: Owned + ?Sized> Liveness<S> {
-    /// A runtime with one party, the caller.
+    /// Returns the liveness of a runtime with one party, the caller.
     ///
     /// # Safety
     /// `sched` came from [`Box::into_raw`], and only the result frees it.
@@ -56,7 +55,7 @@ impl<S: Owned + ?Sized> Liveness<S> {
         self.parties.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes a party, which must not use the scheduler any more.
+    /// Removes a party, which must no longer use the scheduler.
     pub(crate) fn leave(&self) {
         if self.parties.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: freed by `close` at the earliest, and this is the last use before it.

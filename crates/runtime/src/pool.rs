@@ -6,20 +6,20 @@ use heddle_sys::memory;
 use std::io;
 use std::sync::Mutex;
 
-/// The stack sizes on offer, in bytes, guard and control block included. Only what a task touches costs memory.
+/// The available stack sizes in bytes, including guard and control block. Only the pages a task touches cost memory.
 pub const STACK_CLASSES: [usize; 5] = [32 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20];
 
-/// Class of tasks that ask for nothing: 256 KiB.
+/// Class of tasks that request no size: 256 KiB.
 pub(crate) const DEFAULT_CLASS: u8 = 2;
 
-/// Bytes that are mapped at once for a class.
+/// Bytes mapped at once for a class.
 const SLAB: usize = 4 << 20;
 
-/// Bytes under its control block that a recycled stack keeps; what lies below goes back to the system once the
-/// global pool takes the stack.
+/// Bytes under its control block that a recycled stack keeps; the memory below returns to the system once the global
+/// pool takes the stack.
 const KEEP: usize = 8 << 10;
 
-/// Free stacks. The first is known here, and each holds the next one's address in `sp`: a list that needs no memory.
+/// Free stacks. The first is stored here, and each holds the next one's address in `sp`: a list that needs no memory.
 #[derive(Default)]
 pub(crate) struct FreeList {
     first: usize,
@@ -63,20 +63,20 @@ fn lock(class: u8) -> std::sync::MutexGuard<'static, Class> {
     CLASSES[class as usize].lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The smallest class with at least `size` bytes, and room for a signal frame of this machine besides.
+/// Returns the smallest class with at least `size` bytes plus room for a signal frame of this machine.
 ///
 /// # Errors
-/// The largest size on offer, if that is too small.
+/// The largest available size, if that is too small.
 pub(crate) fn class_for(size: usize) -> Result<u8, usize> {
     let needed = size.max(memory::signal_frame_size() + GUARD + (8 << 10));
     let found = STACK_CLASSES.iter().position(|&s| s >= needed);
     found.map(|i| i as u8).ok_or(STACK_CLASSES[STACK_CLASSES.len() - 1])
 }
 
-/// A stack of `class`, recycled or new.
+/// Returns a stack of `class`, recycled or new.
 ///
 /// # Errors
-/// What the system refuses: memory, guards (see `vm.max_map_count`) or donor threads.
+/// The system's: memory, guards (see `vm.max_map_count`) or donor threads are exhausted.
 pub(crate) fn take(class: u8) -> io::Result<TaskRef> {
     let recycled = lock(class).free.pop();
     recycled.map_or_else(|| make(class), Ok)
@@ -88,7 +88,7 @@ pub(crate) fn take_free(class: u8, n: usize, out: &mut FreeList) {
     std::iter::from_fn(|| class.free.pop()).take(n).for_each(|task| out.push(task));
 }
 
-/// Gives stacks of `class` back.
+/// Returns stacks of `class` to the pool.
 pub(crate) fn give(class: u8, tasks: impl Iterator<Item = TaskRef>) {
     let mut class = lock(class);
     for task in tasks {
@@ -121,7 +121,7 @@ fn make(class: u8) -> io::Result<TaskRef> {
     }
 }
 
-/// `size` bytes of never used memory.
+/// Returns `size` bytes of memory never used before.
 fn carve(class: u8, size: usize) -> io::Result<usize> {
     let mut class = lock(class);
     if class.fresh.1 < size {

@@ -5,12 +5,13 @@ use crate::runtime::Runtime;
 use crate::spawn::{Builder, JoinHandle};
 
 impl Runtime {
-    /// A builder.
+    /// Returns a builder.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::new()
     }
 
-    /// Runs `f` in a task and waits for it; passes its panic on. Do not call this in a task of the same runtime: spawn.
+    /// Runs `f` in a task and waits for it; propagates its panic. Do not call this in a task of the same runtime:
+    /// spawn.
     pub fn run<F, T>(&self, f: F) -> T
     where
         F: FnOnce() -> T + Send,

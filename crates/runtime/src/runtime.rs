@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 
 /// Workers that run tasks under a policy.
 ///
-/// Dropping it lets tasks that can run come to where they wait, or end, for a tenth of a second at most, and then
-/// stops the workers: a task that was preempted inside a C library gets to release what it holds there. Tasks that
-/// have not ended are never run again, and what they own is not dropped; joining one fails with
-/// [`crate::RuntimeDropped`]. To wait for tasks first, use [`Runtime::shutdown`].
+/// Dropping it lets runnable tasks run until they block or end, for at most a tenth of a second, and then stops the
+/// workers: a task that was preempted inside a C library gets to release what it holds there. Tasks that have not ended
+/// never run again, and what they own is not dropped; joining one fails with [`crate::RuntimeDropped`]. To wait for
+/// tasks first, use [`Runtime::shutdown`].
 ///
-/// All that the runtime had goes back to the system: threads, descriptors and memory, except the stacks of tasks that
-/// have not ended. A task that sits in the kernel or cannot be preempted keeps it until it comes back.
+/// All its resources go back to the system: threads, descriptors and memory, except the stacks of tasks that have not
+/// ended. A task that sits in the kernel or cannot be preempted keeps them until it comes back.
 pub struct Runtime {
     pub(crate) engine: &'static dyn Engine,
     pub(crate) policy: &'static str,
 }
 
 impl Runtime {
-    /// What it has done so far.
+    /// Returns its counters so far.
     pub fn stats(&self) -> Stats {
         stats_of(self.engine)
     }
 
-    /// Records what happens to its tasks from now on, the next `steps` steps; forgets what was recorded before.
+    /// Records the next `steps` steps of its tasks; discards any earlier recording.
     ///
     /// ```no_run
     /// let runtime = heddle_rt::RuntimeBuilder::new().workers(1).build()?;
@@ -44,26 +44,25 @@ impl Runtime {
         drop(self.engine.core().recorder.exchange(steps));
     }
 
-    /// Ends [`Runtime::record`]; what was recorded.
+    /// Ends [`Runtime::record`] and returns the recording.
     #[cfg(feature = "trace")]
     pub fn recorded(&self) -> crate::trace::Trace {
         self.engine.core().recorder.exchange(0)
     }
 
-    /// The policy's name.
+    /// Returns the policy's name.
     pub fn policy(&self) -> &'static str {
         self.policy
     }
 
-    /// The name that [`RuntimeBuilder::name`] gave it.
+    /// Returns the name that [`RuntimeBuilder::name`] gave it.
     pub fn name(&self) -> Option<&str> {
         self.engine.core().settings.name.as_deref()
     }
 
-    /// Waits until all tasks have ended, for at most `within`, and then drops the runtime; how many tasks had not
-    /// ended.
+    /// Waits at most `within` for all tasks to end, and then drops the runtime. Returns how many tasks had not ended.
     ///
-    /// Meanwhile tasks run, sleep, wait for sockets and make other tasks as before. No tasks can be created from
+    /// Meanwhile tasks run, sleep, wait for sockets and create other tasks as before. No tasks can be created from
     /// outside, where the runtime is gone.
     ///
     /// ```no_run
@@ -84,8 +83,8 @@ impl Runtime {
         );
         let core = self.engine.core();
         let begin = Instant::now();
-        // Ends are not counted in one place, which would cost each task a locked instruction: hence no wake-up, but
-        // looks.
+        // Ends are not counted in one place, which would cost each task a locked instruction. Hence this polls instead
+        // of waiting for a wake-up.
         while core.unended() > 0 && begin.elapsed() < within {
             crate::sleep(LOOK.min(within.saturating_sub(begin.elapsed())));
         }
@@ -94,28 +93,28 @@ impl Runtime {
         crate::blocking(|| end(engine))
     }
 
-    /// Whether the caller is a task of this runtime.
+    /// Returns whether the caller is a task of this runtime.
     fn is_own_task(&self) -> bool {
         let ours = self.engine.liveness();
         Task::current().and_then(Task::liveness).is_some_and(|home| std::ptr::eq(home, ours))
     }
 
-    /// How tasks get their thread-local storage in this process, and why so.
+    /// Returns how tasks get their thread-local storage in this process, and why.
     pub fn tls(&self) -> (tls::TlsMode, &'static str) {
         (tls::choice().mode, &tls::choice().reason)
     }
 }
 
-/// How long a runtime that stops lets its tasks run on, and how long it waits for those that it then interrupts.
+/// How long a stopping runtime lets its tasks run on, and how long it waits for those that it then interrupts.
 const STOP_WITHIN: Duration = Duration::from_millis(100);
 
-/// How often [`Runtime::shutdown`] looks whether all tasks have ended.
+/// How often [`Runtime::shutdown`] checks whether all tasks have ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The longest time that threads may take to end which only have to get a CPU for that. (After `fork` there are none.)
+/// The longest time allowed for threads to end that only need a CPU to do so. (After `fork` there are none.)
 const BUSY_MACHINE: Duration = Duration::from_secs(10);
 
-/// How often a task is asked to leave its worker, where it was found in the C library.
+/// How often a task found in the C library is asked again to leave its worker.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
 impl Drop for Runtime {
@@ -125,24 +124,24 @@ impl Drop for Runtime {
             crate::blocking(|| end(engine));
             return;
         }
-        // Its worker cannot end before the task has left it: another thread must wait for that.
+        // Its worker cannot end before the task has left it, so another thread must wait for that.
         let name = engine.core().thread_name("end");
         let thread = std::thread::Builder::new().name(name.as_str().to_owned());
         if thread.spawn(move || end(engine)).is_err() {
-            // No thread to be had: the workers end once nothing is queued.
+            // No thread is available: the workers end once nothing is queued.
             engine.core().drain();
             engine.liveness().leave();
         }
     }
 }
 
-/// Stops the workers of a runtime and leaves it; how many tasks had not ended.
+/// Stops the workers of a runtime and leaves it. Returns how many tasks had not ended.
 fn end(engine: &'static dyn Engine) -> usize {
     let core = engine.core();
     core.drain();
     let mut ended = core.lifecycle.await_threads(STOP_WITHIN);
     let over = Instant::now();
-    // A thread that runs no task comes to its end by itself; on a busy machine that takes its time.
+    // A thread that runs no task ends by itself; on a busy machine that may take a while.
     while !ended
         && over.elapsed() < if core.servers.run_task() { STOP_WITHIN } else { BUSY_MACHINE }
     {
@@ -151,7 +150,7 @@ fn end(engine: &'static dyn Engine) -> usize {
     }
     let left = core.unended();
     engine.abandon_tasks();
-    // Threads that sit in the kernel end when they come back.
+    // Threads blocked in the kernel end when they come back.
     if ended {
         core.lifecycle.ending.last().join();
     }

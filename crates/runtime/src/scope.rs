@@ -99,7 +99,7 @@ impl<'scope> Scope<'scope, '_> {
         self.try_spawn(Builder::new(), f).expect("cannot create a task")
     }
 
-    /// Creates such a task with the name, stack and attributes of `builder`.
+    /// Creates a task as [`Scope::spawn`] does, with the name, stack and attributes of `builder`.
     ///
     /// # Errors
     /// As [`Builder::spawn`].
@@ -121,7 +121,7 @@ impl<'scope> Scope<'scope, '_> {
             let result = catch_unwind(AssertUnwindSafe(f));
             *theirs.result.lock() = Some(result);
             drop(theirs);
-            // Last: from here on the task uses nothing of the scope.
+            // Must be last: from here on the task uses nothing of the scope.
             drop(running);
         };
         // SAFETY: the scope returns only once `running` is dropped, and by then the task uses nothing that it borrowed.
@@ -160,7 +160,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// Like [`ScopedJoinHandle::join`], waiting for at most `timeout`.
     ///
     /// # Errors
-    /// The handle if that passed. The inner error is that of [`ScopedJoinHandle::join`].
+    /// The handle if `timeout` has passed. The inner error is that of [`ScopedJoinHandle::join`].
     pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, Self> {
         let ScopedJoinHandle { handle, packet, _scope } = self;
         match handle.join_timeout(timeout) {
@@ -169,7 +169,7 @@ impl<T> ScopedJoinHandle<'_, T> {
         }
     }
 
-    /// Whether the task has ended. Does not wait.
+    /// Returns whether the task has ended. Does not wait.
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
     }

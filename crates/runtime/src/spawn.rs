@@ -26,7 +26,7 @@ struct Packet<F, T> {
     result: MaybeUninit<std::thread::Result<T>>,
 }
 
-/// How a task is made: its name, its stack and its attributes for the policy.
+/// A builder of tasks: name, stack and attributes for the policy.
 ///
 /// ```no_run
 /// use heddle_rt::{Builder, Class};
@@ -41,7 +41,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A task without a name, with the runtime's stack size and no attributes for the policy.
+    /// Returns a builder without a name, with the runtime's stack size and no attributes for the policy.
     pub fn new() -> Builder {
         Builder::default()
     }
@@ -155,7 +155,7 @@ impl Builder {
     }
 }
 
-/// The packet of a task, right under its control block.
+/// Returns the packet of a task, right under its control block.
 fn packet_of<F, T>(task: &Task) -> *mut Packet<F, T> {
     let align = align_of::<Packet<F, T>>().max(64);
     ((task.top.get() - size_of::<Packet<F, T>>()) & !(align - 1)) as *mut Packet<F, T>
@@ -181,14 +181,14 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
         if task.end.result_is_there() {
             drop_result(task, (*packet).result.assume_init_read());
         }
-        // Libraries take locks in their destructors, which the next task's destructors want too. Unlike `no_preempt`,
-        // this does not look at the clock at the end: the task is about to leave anyway.
+        // Libraries take locks in their destructors, which the next task's destructors need, too. Unlike `no_preempt`,
+        // this does not check the clock at the end: the task is about to leave anyway.
         let held = NoPreempt::new();
         dtors::run(task);
         drop(held);
         // Never enabled again: the task does not come back.
         PreemptCount::disable();
-        // A policy that panics there is named while the panic unwinds, which needs a handler that catches it.
+        // A policy that panics there is named while the panic unwinds, which requires a handler that catches it.
         let _ = panic::catch_unwind(AssertUnwindSafe(|| end(task)));
         std::process::abort()
     }
@@ -198,7 +198,7 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
 fn end(task: &'static Task) -> ! {
     let fs = task.fs;
     let sched = task.sched();
-    // From here on no signal handler takes this for a task.
+    // From here on no signal handler takes this context for a task.
     Task::leave_current();
     // SAFETY: destructors have run, and from here to the switch nothing uses thread-local variables: `exit` works on
     // the worker, which hangs off GS.
@@ -268,7 +268,7 @@ impl<T> JoinHandle<T> {
     /// Like [`JoinHandle::join`], waiting for at most `timeout`.
     ///
     /// # Errors
-    /// The handle if that passed, to wait again or to drop. The inner error is that of [`JoinHandle::join`].
+    /// The handle if `timeout` has passed, to wait again or to drop. The inner error is that of [`JoinHandle::join`].
     ///
     /// # Panics
     /// If the task joins itself.
@@ -299,23 +299,23 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Whether the task has ended or never will, so that [`JoinHandle::join`] does not wait.
+    /// Returns whether the task has ended or never will, so that [`JoinHandle::join`] does not wait.
     pub(crate) fn is_settled(&self) -> bool {
         self.task().get().end.is_settled()
     }
 
-    /// Runs `f`, during which the end of the task, or that of its runtime, wakes the caller.
+    /// Runs `f`; meanwhile the end of the task, or of its runtime, wakes the caller.
     pub(crate) fn watch<R>(&self, f: impl FnOnce() -> R) -> R {
         join::watch(self.task(), f)
     }
 
-    /// The CPU at which the task came in; meaningless once it has run.
+    /// Returns the CPU at which the task was created; meaningless once it has run.
     #[cfg(all(virtual_time, feature = "trace"))]
     pub(crate) fn home(&self) -> usize {
         self.task().get().cpu.load(std::sync::atomic::Ordering::Relaxed) as usize
     }
 
-    /// Whether the task has ended. Does not wait.
+    /// Returns whether the task has ended. Does not wait.
     pub fn is_finished(&self) -> bool {
         self.task().get().end.is_done()
     }
@@ -404,7 +404,7 @@ impl RuntimeDropped {
                         `Runtime::shutdown`, to wait for it";
 }
 
-/// The message of a panic's payload, or of [`RuntimeDropped`].
+/// Returns the message of a panic's payload, or of [`RuntimeDropped`].
 pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))

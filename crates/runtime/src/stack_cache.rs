@@ -3,13 +3,13 @@
 use crate::pool::{self, FreeList, STACK_CLASSES};
 use crate::task::TaskRef;
 
-/// Most stacks of a class that move between a cache and the global pool at a time.
+/// The maximum number of stacks of a class that move between a cache and the global pool at a time.
 const BATCH: usize = 32;
 
-/// Address space of the stacks of one class that move at a time: a cache keeps stacks as deep as tasks have used them.
+/// Address space of the stacks of one class that move at a time: cached stacks stay as deep as tasks have used them.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// How many stacks of `class` move at a time; a cache keeps up to twice as many.
+/// Returns how many stacks of `class` move at a time; a cache keeps up to twice as many.
 fn batch(class: usize) -> usize {
     BATCHES[class]
 }
@@ -43,7 +43,7 @@ impl StackCache {
         stacks.pop()
     }
 
-    /// Keeps `task`; whether that fills the cache of its class.
+    /// Keeps `task`. Returns whether that fills the cache of its class.
     #[inline]
     pub(crate) fn keep(&mut self, task: TaskRef) -> bool {
         let class = task.get().stack.class as usize;
@@ -51,7 +51,7 @@ impl StackCache {
         self.0[class].len() == 2 * batch(class)
     }
 
-    /// Takes out what the global pool should have of a full cache.
+    /// Removes from a full cache the stacks that go to the global pool.
     pub(crate) fn surplus(&mut self, class: u8) -> impl Iterator<Item = TaskRef> {
         let stacks = &mut self.0[class as usize];
         std::iter::from_fn(|| stacks.pop()).take(batch(class as usize))

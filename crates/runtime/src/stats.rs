@@ -44,16 +44,16 @@ pub(crate) struct TickerStats {
 pub struct Stats {
     /// The runtime's name, if it has one.
     pub runtime: Option<String>,
-    /// Times that a worker began or went on to run a task.
+    /// Times that a worker started or resumed a task.
     pub switches: u64,
     /// Tasks taken off their worker before they gave it up.
     pub preemptions: u64,
-    /// Times that a task was interrupted by the mechanism: because its quantum was over, or it was asked to go. Some
-    /// are found in a section that holds preemption off, and go later.
+    /// Times that the mechanism interrupted a task, because its quantum was over or it was asked to yield. Some are in
+    /// a section that holds preemption off, and yield later.
     pub interrupts: u64,
     /// Quanta that ended while nothing else waited for the CPU, so that no task was preempted (Aspen, section 3.2).
     pub preemptions_skipped: u64,
-    /// Workers that had to be reminded of a preemption, because their task was found in the C library and computed on.
+    /// Workers that had to be reminded of a preemption because their task was found in the C library and computed on.
     pub reminders: u64,
     /// Tasks taken from another CPU's queue.
     pub steals: u64,
@@ -63,11 +63,10 @@ pub struct Stats {
     pub exited: u64,
     /// Times that a worker found nothing to do and slept.
     pub sleeps: u64,
-    /// Times that a worker was stuck in the kernel and a spare one took its queue.
+    /// Times that a worker was blocked in the kernel and a spare took its queue.
     pub takeovers: u64,
-    /// The shortest time after which the runtime checks whether a running task must go, if it does: the policy's, or
-    /// the least that the mechanism can do ([`crate::Mechanism::shortest_quantum`]) where the policy's default is
-    /// less.
+    /// The shortest time after which the runtime checks whether a running task must yield, if it does: the policy's, or
+    /// the mechanism's minimum ([`crate::Mechanism::shortest_quantum`]) if the policy's default is shorter.
     pub quantum: Option<Ns>,
     /// Kernel threads that run tasks, or wait for a CPU to run them on.
     pub kernel_threads: usize,

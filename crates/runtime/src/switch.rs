@@ -1,9 +1,9 @@
-//! From one context to the next.
+//! Switching from one context to the next.
 //!
-//! The rule: the context that leaves the CPU locks the run queue, and the context that comes next unlocks it
-//! ([`After`]). So any worker that finds a task in a queue finds it off its stack, and nothing ever waits for a flag.
+//! The rule: the context that leaves the CPU locks the run queue, and the next context unlocks it ([`After`]). So any
+//! task that a worker finds in a queue is off its stack, and nothing ever waits for a flag.
 //!
-//! None of this is behind [`Scheduler`](crate::task::Scheduler), because every switch pays for it; a scheduler
+//! None of this is behind [`Scheduler`](crate::task::Scheduler), because every switch would pay for it; a scheduler
 //! decides, and returns [`Next`].
 
 use crate::task::{Next, Task, TaskRef};
@@ -23,7 +23,7 @@ pub(crate) fn leave(task: &'static Task, next: Next) {
     // SAFETY: `next` belongs to a context that is off CPU: a task that was queued under the lock, or the loop of this
     // very worker. The lock is held until `finish_switch`.
     unsafe { switch(task.sp.as_ptr(), next.sp.get(), next.fs) };
-    // First: what was pending was meant for others, what `finish_switch` asks for is meant for this task.
+    // Do this first: a pending request was meant for others, while `finish_switch` makes requests of this task.
     // SAFETY: as above, perhaps another worker.
     unsafe {
         PreemptCount::set_depth(depth);
@@ -45,8 +45,8 @@ pub(crate) fn leave_for_good(next: Next) -> ! {
     unsafe { resume(next.sp.get(), next.fs) }
 }
 
-/// Completes the switch in the context that was switched to: does what the previous context asked for ([`After`]) and
-/// releases the lock that it took.
+/// Completes the switch in the context switched to: does what the previous context requested ([`After`]) and releases
+/// the lock that it took.
 ///
 /// # Safety
 /// The caller is a task or a worker's loop, right after a switch, with preemption off.
@@ -64,7 +64,7 @@ pub(crate) unsafe fn finish_switch() {
 
 /// The end of [`finish_switch`] if `task` has ended.
 fn finish_exit(worker: &Worker, task: TaskRef, woken: bool) {
-    // Before the end is published: the block may belong to another runtime right after it.
+    // Read before the end is published: right after it the block may belong to another runtime.
     let sched = task.get().sched();
     // Before the unlock: a joiner that was woken for this may run right after it, and sees the end.
     let ended = match woken {

@@ -1,11 +1,11 @@
-//! Values that a task has for the length of a call; see [`task_local!`](crate::task_local).
+//! Values bound to a task for the duration of a call; see [`task_local!`](crate::task_local).
 
 use std::cell::RefCell;
 use std::fmt;
 use std::thread::LocalKey as ThreadLocalKey;
 
-/// Declares variables that have a value for the length of a call, in the shape of tokio's `task_local!`: what a
-/// request carries through functions that do not know of it, such as its number or its user.
+/// Declares variables that have a value for the duration of a call, in the shape of tokio's `task_local!`: values that
+/// a request carries through functions unaware of them, such as its number or its user.
 ///
 /// ```
 /// heddle_rt::task_local! {
@@ -69,13 +69,13 @@ impl<T: 'static> LocalKey<T> {
         LocalKey { slot }
     }
 
-    /// Runs `f` with this value of the variable; then it has the one that it had before, if any.
+    /// Runs `f` with this value of the variable, then restores the previous value, if any.
     pub fn scope<R>(&'static self, value: T, f: impl FnOnce() -> R) -> R {
         let _restore = Restore { key: self, outer: self.exchange(Some(value)) };
         f()
     }
 
-    /// The same as [`LocalKey::scope`], by the name that it has in tokio for functions that are not asynchronous.
+    /// Same as [`LocalKey::scope`]; tokio's name for functions that are not asynchronous.
     pub fn sync_scope<R>(&'static self, value: T, f: impl FnOnce() -> R) -> R {
         self.scope(value, f)
     }
@@ -96,7 +96,7 @@ impl<T: 'static> LocalKey<T> {
         self.slot.with_borrow(|slot| slot.as_ref().map(f).ok_or(AccessError))
     }
 
-    /// A copy of the value.
+    /// Returns a copy of the value.
     ///
     /// # Panics
     /// If the caller is in no scope of the variable.
@@ -112,7 +112,7 @@ impl<T: 'static> LocalKey<T> {
     }
 }
 
-/// Ends a scope, also by a panic.
+/// Ends a scope, including by a panic.
 struct Restore<T: 'static> {
     key: &'static LocalKey<T>,
     outer: Option<T>,

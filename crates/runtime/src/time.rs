@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvError;
 use std::time::{Duration, Instant};
 
-/// The time since boot, by the clock that deadlines refer to.
+/// Returns the time since boot, by the clock that deadlines refer to.
 pub fn now() -> Ns {
     clock::now()
 }
 
-/// The end of a wait of at most `timeout`.
+/// Returns the end of a wait of at most `timeout`.
 pub(crate) fn deadline_after(timeout: Duration) -> Option<Ns> {
     Some(now() + Ns::from(timeout))
 }
 
-/// The end of a wait until `at` at most.
+/// Returns the end of a wait until `at` at most.
 pub(crate) fn deadline_at(at: Instant) -> Option<Ns> {
     deadline_after(at.saturating_duration_since(Instant::now()))
 }
@@ -49,8 +49,8 @@ pub fn sleep_until(at: Ns) {
 struct Limit {
     /// When it ends; [`Ns::MAX`] if there is none.
     at: Ns,
-    /// It has cut an operation off. Later operations under it fail at once, so that none succeeds whose result
-    /// [`timeout`] would drop.
+    /// It has cut off an operation. Later operations under it fail at once, so none succeeds whose result [`timeout`]
+    /// would drop.
     cut: bool,
 }
 
@@ -58,10 +58,10 @@ thread_local! {
     static LIMIT: Cell<Limit> = const { Cell::new(Limit { at: Ns::MAX, cut: false }) };
 }
 
-/// Runs `operation` with the time until which it may wait: the earlier one of `own` and the task's limit. It returns
-/// `None` if it was not done by then, or if it waited with [`crate::sync::Cancellable`] and was cancelled. That is an
-/// error of the kind `late` if the time was `own`, `TimedOut` if it was the limit, and holds [`Cancelled`] if it was
-/// cancelled.
+/// Runs `operation` with the time until which it may wait: the earlier one of `own` and the task's limit. If the
+/// operation returns `None`, it was not done by then, or it waited with [`crate::sync::Cancellable`] and was cancelled.
+/// That is an error of the kind `late` if the time was `own`, `TimedOut` if it was the limit, and holds [`Cancelled`]
+/// if it was cancelled.
 pub(crate) fn within<R>(
     own: Option<Ns>,
     late: io::ErrorKind,
@@ -126,7 +126,7 @@ pub fn timeout<R>(time: Duration, f: impl FnOnce() -> R) -> Result<R, Elapsed> {
     if limited.is_cut() { Err(Elapsed) } else { Ok(value) }
 }
 
-/// The calling task has a time limit while this lives.
+/// Gives the calling task a time limit while this lives.
 struct Limited {
     outer: Limit,
 }
@@ -146,7 +146,7 @@ impl Limited {
 impl Drop for Limited {
     fn drop(&mut self) {
         let inner = LIMIT.get();
-        // If the outer limit was the shorter one, it is the one that has cut.
+        // If the outer limit was the shorter one, it made the cut.
         let cut = self.outer.cut || (inner.cut && inner.at == self.outer.at);
         LIMIT.set(Limit { cut, ..self.outer });
     }
@@ -183,7 +183,7 @@ pub fn after(time: Duration) -> After {
     After { at: now() + Ns::from(time), is_received: AtomicBool::new(false) }
 }
 
-/// The time for which it was due is received.
+/// Receives the time for which it was due.
 impl SelectRecv for After {
     type Item = Ns;
 
@@ -220,7 +220,7 @@ pub fn interval(period: Duration) -> Interval {
 }
 
 impl Interval {
-    /// Waits for the next tick; the time for which it was due.
+    /// Waits for the next tick. Returns the time for which it was due.
     pub fn tick(&mut self) -> Ns {
         sleep_until(self.next);
         let due = self.next;

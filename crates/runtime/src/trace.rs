@@ -1,5 +1,5 @@
-//! The schedule itself, step by step: who was queued, ran, waited and ended when; see [`crate::Runtime::record`].
-//! With the feature `trace` only; without it the scheduler's notes come to nothing.
+//! The schedule itself, step by step: when each task was queued, ran, waited and ended; see [`crate::Runtime::record`].
+//! Requires the feature `trace`; without it the scheduler's notes compile to nothing.
 
 pub use heddle_core::StepKind;
 
@@ -36,17 +36,16 @@ mod recorder {
     use std::cell::UnsafeCell;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// What was recorded.
+    /// A recording.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Trace {
-        /// The steps, in order; those of one queue exactly, those of different queues up to the time that the note
-        /// takes.
+        /// The steps, in order: exact within one queue, and between queues up to the time that taking the note takes.
         pub steps: Vec<Step>,
-        /// How many more there were than there was room for.
+        /// The number of further steps for which there was no room.
         pub lost: u64,
     }
 
-    /// Keeps what happens, in memory that is there before.
+    /// Records events in memory reserved beforehand.
     #[derive(Default)]
     pub(crate) struct Recorder {
         lock: SpinLock,

@@ -6,11 +6,11 @@
 //!    +-------give_up------> GIVEN_UP         the party leaves: its time is up, or it has found something by itself
 //! ```
 //!
-//! Both transitions leave WAITING by one exchange, so exactly one event wins or none does. A source of events keeps
-//! its waiting parties in a list under its own lock. To report one event, it takes parties out of the list until a
-//! claim succeeds; a party whose claim fails has been claimed by another event or has given up, and needs no wake-up.
-//! So each event reaches one party that can use it, and no wake-up must be passed on. A party that fails to give up
-//! has been claimed, and must complete that event first.
+//! Both transitions leave WAITING by one exchange, so exactly one event wins or none does. A source of events keeps its
+//! waiting parties in a list under its own lock. To report one event, it takes parties out of the list until a claim
+//! succeeds; a party whose claim fails has been claimed by another event or has given up, and needs no wake-up. So each
+//! event reaches one party that can use it, and no wake-up need be passed on. A party that fails to give up has been
+//! claimed, and must complete that event first.
 
 use super::atomic::{AtomicUsize, Ordering};
 
@@ -18,7 +18,7 @@ const WAITING: usize = 0;
 const GIVEN_UP: usize = 1;
 const FIRST_TOKEN: usize = 2;
 
-/// See the module's text.
+/// See the module docs.
 #[derive(Debug)]
 pub struct ClaimWord(AtomicUsize);
 
@@ -29,29 +29,29 @@ impl Default for ClaimWord {
 }
 
 impl ClaimWord {
-    /// The word of a party that waits.
+    /// Returns the word of a waiting party.
     pub fn new() -> ClaimWord {
         ClaimWord(AtomicUsize::new(WAITING))
     }
 
-    /// Claims the party; true for one caller at most, which then wakes it. What the caller did before is visible to
-    /// the party once it sees the claim. `token` is below `usize::MAX - 1`.
+    /// Claims the party. Returns true for at most one caller, which then wakes it. What the caller did before is
+    /// visible to the party once it sees the claim. `token` is below `usize::MAX - 1`.
     #[must_use]
     pub fn claim(&self, token: usize) -> bool {
         self.leave_waiting(FIRST_TOKEN + token).is_ok()
     }
 
-    /// The token of the event that claimed the party, if one has.
+    /// Returns the token of the event that claimed the party, if any.
     pub fn claimed(&self) -> Option<usize> {
         self.0.load(Ordering::Acquire).checked_sub(FIRST_TOKEN)
     }
 
-    /// Whether the party can still be claimed; may be out of date.
+    /// Returns whether the party can still be claimed; may be stale.
     pub fn is_waiting(&self) -> bool {
         self.0.load(Ordering::Relaxed) == WAITING
     }
 
-    /// The party stops waiting; the token if an event has claimed it before. Called by the party.
+    /// Called by the party to stop waiting. Returns the token if an event has already claimed it.
     #[must_use]
     pub fn give_up(&self) -> Option<usize> {
         match self.leave_waiting(GIVEN_UP) {
@@ -101,7 +101,7 @@ mod model {
             found
         }
 
-        /// False if there is something to take instead.
+        /// Returns false if there is something to take instead.
         fn register(&self, party: &Arc<Party>, token: usize) -> bool {
             let mut state = self.0.lock().unwrap();
             let waits = state.0 == 0;
@@ -116,8 +116,7 @@ mod model {
         }
     }
 
-    /// Takes a value from either source, as the runtime's `select` does. Loom reports a deadlock where a wake-up is
-    /// lost.
+    /// Takes a value from either source, as the runtime's `select` does. Loom reports a deadlock if a wake-up is lost.
     fn select(sources: &[Source; 2]) {
         while !sources.iter().any(Source::take) {
             let party = Arc::new(Party { word: ClaimWord::new(), thread: thread::current() });
@@ -145,7 +144,7 @@ mod model {
         builder.check(model);
     }
 
-    /// The second value may come while the only waiting party has just been claimed for the first.
+    /// The second value may arrive while the only waiting party has just been claimed for the first.
     #[test]
     fn each_of_two_values_reaches_one_of_two_selecting_parties() {
         check(|| {
@@ -160,8 +159,7 @@ mod model {
         });
     }
 
-    /// A party that gives up just as it is claimed completes the event, so that the value reaches it or stays for
-    /// another.
+    /// A party that gives up just as it is claimed completes the event, so the value reaches it or stays for another.
     #[test]
     fn a_claim_that_races_with_giving_up_is_seen_by_the_party() {
         check(|| {

@@ -1,4 +1,4 @@
-//! A value that many threads use and one closes, while others may still be using it.
+//! A value that many threads use and one closes while others may still be using it.
 //!
 //! ```text
 //! word:   uses under way (31 bits) | CLOSED
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Once CLOSED is set no use begins, so the number of uses only falls, and it reaches zero in one place: in `close` if
-//! no use was under way, else in the last `leave`. So the value is dropped once, and never while it is in use.
+//! no use was under way, else in the last `leave`. So the value is dropped once, and never while in use.
 
 use super::atomic::{AtomicU32, Ordering};
 use core::cell::UnsafeCell;
@@ -17,7 +17,7 @@ use core::mem::ManuallyDrop;
 const CLOSED: u32 = 1;
 const USE: u32 = 2;
 
-/// See the module's text.
+/// See the module docs.
 pub struct Closable<T> {
     word: AtomicU32,
     value: UnsafeCell<ManuallyDrop<T>>,
@@ -29,12 +29,12 @@ unsafe impl<T: Send + Sync> Sync for Closable<T> {}
 unsafe impl<T: Send> Send for Closable<T> {}
 
 impl<T> Closable<T> {
-    /// An open value.
+    /// Returns an open value.
     pub fn new(value: T) -> Closable<T> {
         Closable { word: AtomicU32::new(0), value: UnsafeCell::new(ManuallyDrop::new(value)) }
     }
 
-    /// Runs `f` on the value, unless it was closed. `f` does not panic: that would leave the value open forever.
+    /// Runs `f` on the value, unless it was closed. `f` must not panic: that would leave the value open forever.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         let enter = |word: u32| (word & CLOSED == 0).then_some(word + USE);
@@ -47,7 +47,7 @@ impl<T> Closable<T> {
         Some(result)
     }
 
-    /// Drops the value, at the end of the last use. Closing twice is closing once.
+    /// Drops the value at the end of the last use. Closing twice has no further effect.
     pub fn close(&self) {
         if self.word.fetch_or(CLOSED, Ordering::AcqRel) == 0 {
             self.drop_value();
@@ -92,7 +92,7 @@ mod model {
     use super::*;
     use loom::sync::Arc;
 
-    /// Counts drops, and is written by them: a use that overlaps sees the wrong number.
+    /// Counts drops, which write to it: an overlapping use sees the wrong number.
     struct Watched(Arc<AtomicU32>);
 
     impl Drop for Watched {

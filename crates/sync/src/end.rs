@@ -1,4 +1,4 @@
-//! The end of a task, and who waits for it.
+//! The end of a task, and the waiter for it.
 //!
 //! One word decides:
 //!
@@ -13,8 +13,8 @@
 //! ABANDONED -> DONE                       the task was in the kernel, came back and ended all the same
 //! ```
 //!
-//! A waiter whose time is limited can be revoked. It marks its word, and only then has the task to say on a waiter's
-//! word, too, that its result is there; revoking restores the state that the word stands for:
+//! A waiter whose time is limited can be revoked. It marks its word; only then must the task record in a waiter's word,
+//! too, that its result is there. Revoking restores the state that the word stands for:
 //!
 //! ```text
 //! NONE  -> REVOCABLE | waiter          -> NONE    the time is up before the result is there
@@ -22,12 +22,12 @@
 //! REVOCABLE | waiter -> REVOCABLE | RESULT | waiter   the result comes meanwhile
 //! ```
 //!
-//! Either word becomes DONE or ABANDONED as that of another waiter does; then it cannot be revoked any more.
+//! Either word becomes DONE or ABANDONED like that of any waiter; after that it cannot be revoked.
 //!
-//! DONE is set by the context that comes after the task, so it means both: the result is there, and the stack is
-//! free. Who finds DETACHED while setting DONE recycles the task; else the handle does, once it sees DONE. Hence the
-//! result is taken or dropped exactly once, and the task is recycled exactly once. Of an abandoned task both happen
-//! at most once: what it owns is lost with its stack.
+//! DONE is set by the context that runs after the task, so it means both: the result is there, and the stack is free. A
+//! thread that finds DETACHED while setting DONE recycles the task; otherwise the handle does, once it sees DONE. Hence
+//! the result is taken or dropped exactly once, and the task is recycled exactly once. For an abandoned task both
+//! happen at most once: what it owns is lost with its stack.
 
 use super::atomic::{
     AtomicUsize,
@@ -45,19 +45,19 @@ const REVOCABLE: usize = 2;
 /// In a revocable waiter's word: the result is there.
 const RESULT: usize = 4;
 
-/// Whether this is a word that a waiter has left.
+/// Returns whether `word` was left by a waiter.
 const fn is_waiter(word: usize) -> bool {
     word != NONE && word < ABANDONED
 }
 
-/// See the module's text.
+/// See the module docs.
 #[derive(Debug)]
 pub struct EndWord(AtomicUsize);
 
 /// What the context after an ended task must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Nothing: the handle will see to the rest.
+    /// Nothing: the handle does the rest.
     Nothing,
     /// Recycle the task: there is no handle.
     Recycle,
@@ -72,24 +72,25 @@ impl Default for EndWord {
 }
 
 impl EndWord {
-    /// The word of a task that runs and has a handle.
+    /// Returns the word of a running task that has a handle.
     pub fn new() -> EndWord {
         EndWord(AtomicUsize::new(NONE))
     }
 
-    /// Forgets the last task.
+    /// Forgets the previous task.
     pub fn reset(&self) {
         self.0.store(NONE, Relaxed);
     }
 
-    /// The task's result is in place; true if the task must drop it because its handle is gone. Called by the task.
+    /// Called by the task when its result is in place. Returns true if the task must drop it because its handle is
+    /// gone.
     pub fn result_is_there(&self) -> bool {
         let seen = self.0.load(Acquire);
         if seen == NONE || seen == DETACHED {
             let ended = self.0.compare_exchange(NONE, ENDED, AcqRel, Acquire);
             return ended.is_err_and(|now| self.add_result(now));
         }
-        // Another waiter takes the result itself.
+        // A waiter of the other kind takes the result itself.
         seen & REVOCABLE != 0 && self.add_result(seen)
     }
 
@@ -111,14 +112,14 @@ impl EndWord {
         }
     }
 
-    /// The word that a waiter has left which cannot revoke it.
+    /// Returns the word left by a waiter that cannot revoke it.
     #[inline]
     pub fn waiter(&self) -> Option<usize> {
         let word = self.0.load(Acquire);
         (is_waiter(word) && word & REVOCABLE == 0).then_some(word)
     }
 
-    /// The task is off its stack for good.
+    /// Called when the task is off its stack for good.
     #[inline]
     pub fn publish(&self) -> Ended {
         match self.0.swap(DONE, AcqRel) {
@@ -128,21 +129,21 @@ impl EndWord {
         }
     }
 
-    /// Like [`EndWord::publish`], when the waiter was woken already. The word is that waiter's alone and needs no
+    /// Like [`EndWord::publish`], if the waiter was already woken. The word is that waiter's alone and needs no
     /// exchange.
     #[inline]
     pub fn publish_woken(&self) {
         self.0.store(DONE, Release);
     }
 
-    /// Whether the task has ended and its stack is free.
+    /// Returns whether the task has ended and its stack is free.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.0.load(Acquire) == DONE
     }
 
-    /// Leaves `word` for the end of the task, to be woken with; false if it has ended or was abandoned. Called by the
-    /// handle, once.
+    /// Leaves `word` for the end of the task, which wakes its waiter. Returns false if the task has ended or was
+    /// abandoned. Called by the handle, once.
     #[inline]
     pub fn register(&self, word: usize) -> bool {
         debug_assert!(is_waiter(word));
@@ -172,8 +173,8 @@ impl EndWord {
         false
     }
 
-    /// Takes back the word of [`EndWord::register_revocable`], so that the handle can be used again; false if the
-    /// task has ended or was abandoned.
+    /// Takes back the word of [`EndWord::register_revocable`], so that the handle can be used again. Returns false if
+    /// the task has ended or was abandoned.
     #[must_use]
     pub fn revoke(&self) -> bool {
         let mut seen = self.0.load(Acquire);
@@ -187,14 +188,14 @@ impl EndWord {
         false
     }
 
-    /// Whether a waiter need not wait any longer: the task has ended or was abandoned.
+    /// Returns whether a waiter need not wait any longer: the task has ended or was abandoned.
     #[inline]
     pub fn is_settled(&self) -> bool {
         matches!(self.0.load(Acquire), DONE | ABANDONED)
     }
 
-    /// The task will not run again, unless it is in the kernel now; the waiter to wake, if there is one. Nothing
-    /// happens to a task that has ended or has no handle.
+    /// Called when the task will not run again, unless it is in the kernel now. Returns the waiter to wake, if there is
+    /// one. Does nothing to a task that has ended or has no handle.
     #[must_use]
     pub fn abandon(&self) -> Option<usize> {
         let mut seen = self.0.load(Acquire);
@@ -207,18 +208,18 @@ impl EndWord {
         None
     }
 
-    /// Called by the handle once [`EndWord::is_settled`]: true if the task was abandoned, which from now on has no
-    /// handle; false if it has ended.
+    /// Called by the handle once [`EndWord::is_settled`]. Returns true if the task was abandoned, which from now on has
+    /// no handle; false if it has ended.
     #[must_use]
     #[inline]
     pub fn give_up(&self) -> bool {
-        // DONE is final, and an exchange costs as much as a tenth of a spawn.
+        // DONE is final, and an exchange costs a tenth of a spawn.
         self.0.load(Acquire) == ABANDONED
             && self.0.compare_exchange(ABANDONED, DETACHED, AcqRel, Acquire).is_ok()
     }
 
-    /// The handle is dropped without having joined; calls `drop_result` if the task has left one, and tells whether the
-    /// caller must recycle the task.
+    /// Called when the handle is dropped without having joined: calls `drop_result` if the task has left a result.
+    /// Returns whether the caller must recycle the task.
     pub fn detach(&self, drop_result: impl FnOnce()) -> bool {
         let mut seen = self.0.load(Acquire);
         while seen == NONE || seen == ABANDONED {
@@ -345,8 +346,8 @@ mod model {
         });
     }
 
-    /// The runtime abandons the task while it ends and `handle` does what it does: the result is dropped or taken,
-    /// and the task recycled, once at most; a waiter is woken.
+    /// The runtime abandons the task while it ends and `handle` runs: the result is dropped or taken, and the task
+    /// recycled, at most once; a waiter is woken.
     fn check_abandoned(handle: impl Fn(&World) + Send + Sync + Copy + 'static) {
         loom::model(move || {
             let w = Arc::new(World::default());

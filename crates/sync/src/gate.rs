@@ -1,9 +1,10 @@
-//! A door that lets a few in at a time, for workers that sleep in a poll and not on the door.
+//! A gate that admits a limited number, for workers that sleep in a poll and not at the gate.
 //!
-//! Somebody who polls was told that there is work behind the door, and the telling has used up the alarm that the poll
-//! had set for it. If the door is full then, setting the alarm again would ring at once and for nothing, for as long as
-//! the door is full; not setting it would let the work lie when the door opens. So who finds the door full leaves a
-//! note (`OWED`) in the same word that counts who is inside, and who goes out takes the note and sets the alarm.
+//! A worker that polls was notified of work behind the gate, and the notification consumed the alarm that the poll had
+//! set for it. If the gate is full then, re-arming the alarm would fire at once and for nothing, for as long as the
+//! gate is full; not re-arming it would leave the work there when the gate opens. So a worker that finds the gate full
+//! sets a flag (`OWED`) in the same word that counts those inside, and a worker that leaves takes the flag and sets the
+//! alarm.
 //!
 //! ```text
 //! word:   inside (31 bits) | OWED
@@ -12,14 +13,14 @@
 //! leave:  inside - 1, and takes OWED with it: true means "set the alarm now"
 //! ```
 //!
-//! Count and note change in one atomic operation. So of a `settle` and a `leave` that race, either the settling one
-//! sees the room, or the leaving one sees the note: the alarm is set by one of them, never by neither.
+//! Count and flag change in one atomic operation. So if a `settle` and a `leave` race, either the first sees the room,
+//! or the second sees the flag: one of them sets the alarm.
 
 use super::atomic::{AtomicU32, Ordering};
 
 const OWED: u32 = 1 << 31;
 
-/// See the module's text.
+/// See the module docs.
 #[derive(Debug)]
 pub struct Gate {
     word: AtomicU32,
@@ -27,13 +28,13 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A door that lets `limit` in at a time; 0 counts as 1.
+    /// Returns a gate that admits `limit` at a time; 0 counts as 1.
     #[must_use]
     pub fn new(limit: u32) -> Gate {
         Gate { word: AtomicU32::new(0), limit: limit.clamp(1, OWED - 1) }
     }
 
-    /// Goes in, if there is room.
+    /// Enters, if there is room.
     #[inline]
     #[must_use]
     pub fn enter(&self) -> bool {
@@ -41,7 +42,7 @@ impl Gate {
         self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Goes out; whether the caller must now set the alarm.
+    /// Leaves. Returns whether the caller must now set the alarm.
     #[inline]
     #[must_use]
     pub fn leave(&self) -> bool {
@@ -50,21 +51,21 @@ impl Gate {
         before.expect("leaving requires having entered") & OWED != 0
     }
 
-    /// What becomes of an alarm that has rung: whether the caller must set it again now, for there is room. Otherwise
-    /// the next one to leave will be asked to.
+    /// Decides about an alarm that has fired. Returns whether the caller must set it again now, because there is room.
+    /// Otherwise the next to leave will be asked to.
     #[must_use]
     pub fn settle(&self) -> bool {
         let owe = |word: u32| (word & !OWED >= self.limit).then_some(word | OWED);
         self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, owe).is_err()
     }
 
-    /// How many are inside; a hint.
+    /// Returns how many are inside; a hint.
     #[must_use]
     pub fn inside(&self) -> u32 {
         self.word.load(Ordering::Relaxed) & !OWED
     }
 
-    /// How many may be.
+    /// Returns how many may be inside.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
@@ -95,9 +96,9 @@ mod tests {
         let _ = Gate::new(1).leave();
     }
 
-    /// Workers around one gate, one queue and one alarm, as `heddle_steer::late` puts them together. The alarm rings
-    /// while it is set and the queue holds something, and ringing unsets it. Loom reports a deadlock where work lies
-    /// and all sleep.
+    /// Workers around one gate, one queue and one alarm, as `heddle_steer::late` combines them. The alarm fires while
+    /// it is set and the queue holds something, and firing unsets it. Loom reports a deadlock if work remains and all
+    /// sleep.
     #[cfg(loom)]
     mod model {
         use crate::Gate;
@@ -107,7 +108,7 @@ mod tests {
 
         struct Class {
             gate: Gate,
-            /// Queued datagrams, and whether the alarm is set: what the kernel keeps under the lock of the epoll.
+            /// Queued datagrams, and whether the alarm is set: the state that the kernel keeps under the epoll's lock.
             kernel: Mutex<(u32, bool)>,
             rings: Condvar,
             inside: AtomicU32,

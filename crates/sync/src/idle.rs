@@ -1,4 +1,4 @@
-//! Which workers sleep, and who wakes them.
+//! Which workers sleep, and which thread wakes them.
 //!
 //! The race to prevent: a worker finds no work and goes to sleep while another adds work and sees no worker asleep.
 //! Each side writes first and then reads what the other writes, with a full fence in between:
@@ -9,44 +9,44 @@
 //! ```
 //!
 //! At least one of the two sees the other. Unmarking is one atomic operation: exactly one party (a producer, or the
-//! worker that changed its mind) takes a sleeper out of the set, so no two wake the same one.
+//! worker that changed its mind) takes a sleeper out of the set, so no two parties wake the same one.
 
 use super::atomic::{AtomicU64, Ordering, fence};
 
-/// A set of sleeping workers: a bit for each.
+/// A set of sleeping workers, one bit each.
 #[derive(Debug)]
 pub struct IdleSet(Box<[AtomicU64]>);
 
 impl IdleSet {
-    /// For workers `0..workers`, none of which sleeps.
+    /// Returns the set for workers `0..workers`, none of which sleeps.
     pub fn new(workers: usize) -> IdleSet {
         IdleSet((0..workers.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Marks `worker` asleep. The caller then looks at all queues once more before it sleeps.
+    /// Marks `worker` asleep. The caller then checks all queues once more before it sleeps.
     pub fn mark(&self, worker: usize) {
         self.0[worker / 64].fetch_or(1 << (worker % 64), Ordering::AcqRel);
         fence(Ordering::SeqCst);
     }
 
-    /// Takes `worker` out; false if another thread already has.
+    /// Takes `worker` out. Returns false if another thread already has.
     pub fn unmark(&self, worker: usize) -> bool {
         let bit = 1 << (worker % 64);
         self.0[worker / 64].fetch_and(!bit, Ordering::AcqRel) & bit != 0
     }
 
-    /// Whether `worker` is marked.
+    /// Returns whether `worker` is marked.
     pub fn contains(&self, worker: usize) -> bool {
         self.0[worker / 64].load(Ordering::Relaxed) >> (worker % 64) & 1 == 1
     }
 
-    /// Whether no worker is marked; a hint.
+    /// Returns whether no worker is marked; a hint.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
 
-    /// Takes any sleeper out. The caller has added work before.
+    /// Takes any sleeper out. The caller has already added the work.
     pub fn take_any(&self) -> Option<usize> {
         fence(Ordering::SeqCst);
         (0..self.0.len()).find_map(|word| self.take_from(word))
@@ -88,8 +88,8 @@ mod model {
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32;
 
-    /// A producer adds work and wakes; a worker looks, marks itself, looks again and would sleep. Never: work in the
-    /// queue, the worker asleep, never woken.
+    /// A producer adds work and wakes; a worker checks, marks itself, checks again and would sleep. Never: work in the
+    /// queue, the worker asleep and not woken.
     #[test]
     fn work_never_waits_for_a_sleeper_that_is_not_woken() {
         loom::model(|| {

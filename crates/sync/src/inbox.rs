@@ -1,12 +1,12 @@
-//! Where other threads leave tasks for a run queue whose lock they should not wait for.
+//! Where other threads leave tasks for a run queue without waiting for its lock.
 //!
-//! A stack of nodes: push is one compare-and-swap, the owner takes all at once. Taking all leaves no window for
-//! the ABA problem: no thread pops a single node.
+//! A stack of nodes: push is one compare-and-swap, and the owner takes all at once. That rules out the ABA problem: no
+//! thread pops a single node.
 
 use super::atomic::{AtomicPtr, Ordering};
 use core::ptr;
 
-/// The link inside whatever is pushed.
+/// The link embedded in each pushed object.
 #[derive(Debug)]
 pub struct InboxNode(AtomicPtr<InboxNode>);
 
@@ -16,7 +16,7 @@ impl Default for InboxNode {
     }
 }
 
-/// Many push, one at a time takes everything, oldest first.
+/// An inbox: many threads push, one at a time takes everything, oldest first.
 #[derive(Debug)]
 pub struct Inbox(AtomicPtr<InboxNode>);
 
@@ -27,14 +27,14 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Whether there is nothing to take; may be out of date at once. A thread that sees it empty after a
+    /// Returns whether there is nothing to take; may be stale at once. A thread that sees it empty after a
     /// [`take`](Inbox::take) also sees what the taker wrote before that.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.load(Ordering::Acquire).is_null()
     }
 
-    /// Leaves `node`; true if the inbox was empty.
+    /// Leaves `node`. Returns true if the inbox was empty.
     ///
     /// # Safety
     /// The node stays valid and is in no inbox until [`Inbox::take`] has yielded it.
@@ -50,8 +50,8 @@ impl Inbox {
         }
     }
 
-    /// Takes all that is there and calls `each` for every node, in the order in which they were pushed. A node
-    /// may be pushed again from within `each`.
+    /// Takes every node and calls `each` for it, in the order of the pushes. A node may be pushed again from within
+    /// `each`.
     pub fn take(&self, mut each: impl FnMut(*mut InboxNode)) {
         let mut newest = self.0.swap(ptr::null_mut(), Ordering::AcqRel);
         let mut oldest = ptr::null_mut();
@@ -130,7 +130,7 @@ mod tests {
         });
     }
 
-    /// What a worker that is about to sleep relies on: a task is in the inbox or counted.
+    /// A worker that is about to sleep relies on this: a task is in the inbox or counted.
     #[cfg(loom)]
     #[test]
     fn a_thread_that_finds_it_empty_sees_what_the_taker_wrote() {

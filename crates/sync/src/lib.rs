@@ -1,9 +1,9 @@
-//! Atomics, and the small protocols of sleeping and waking that the runtime, the event queue and late binding stand on.
+//! Atomics, and the small protocols for sleeping and waking used by the runtime, the event queue and late binding.
 //!
 //! # Invariants
 //!
-//! - **I1** Every protocol here is checked by loom on the code itself: [`atomic`] is the one door to atomics, and
-//!   becomes loom's model of memory under `--cfg loom`.
+//! - **I1** Every protocol here is checked by loom on the code itself: all atomics come from [`atomic`], which becomes
+//!   loom's memory model under `--cfg loom`.
 //! - **I2** Nothing here allocates, and nothing keeps state in thread-local variables.
 
 mod claim;
@@ -31,7 +31,7 @@ pub use wait_list::{WaitList, WaitNode};
 pub use wake::WakeWord;
 pub use words::{LockWord, ReadyWord, RwWord};
 
-/// The atomics of the build: `core`'s, or loom's under `--cfg loom`.
+/// The atomics of this build: `core`'s, or loom's under `--cfg loom`.
 pub mod atomic {
     #[cfg(not(loom))]
     pub use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};

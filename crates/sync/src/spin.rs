@@ -3,20 +3,20 @@
 use super::atomic::{AtomicU32, Ordering};
 use super::relax;
 
-/// A lock without an owner: one thread may take it and another context on the same thread release it, as a
-/// switch of contexts under the lock needs. Holders must not be preempted by the runtime; a holder that loses
-/// its CPU to the kernel is yielded to.
+/// A lock without an owner: one thread may take it and another context on the same thread release it, as a context
+/// switch under the lock requires. Holders must not be preempted by the runtime; waiters yield to a holder that loses
+/// its CPU to the kernel.
 #[derive(Debug, Default)]
 pub struct SpinLock(AtomicU32);
 
 impl SpinLock {
-    /// A free lock.
+    /// Returns a free lock.
     #[cfg(not(loom))]
     pub const fn new() -> SpinLock {
         SpinLock(AtomicU32::new(0))
     }
 
-    /// A free lock.
+    /// Returns a free lock.
     #[cfg(loom)]
     pub fn new() -> SpinLock {
         SpinLock(AtomicU32::new(0))
@@ -25,7 +25,7 @@ impl SpinLock {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        // A swap that fails would write, too, which loom does not order with the holder's release.
+        // A failed swap would write, too, which loom does not order with the holder's release.
         self.0.load(Ordering::Relaxed) == 0
             && self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -47,14 +47,14 @@ impl SpinLock {
         }
     }
 
-    /// Releases the lock. The caller holds it, or took it over from the context that did.
+    /// Releases the lock. The caller holds it, or inherited it from the context that took it.
     #[inline]
     pub fn unlock(&self) {
         debug_assert!(self.is_locked());
         self.0.store(0, Ordering::Release);
     }
 
-    /// Whether anybody holds the lock.
+    /// Returns whether the lock is held.
     pub fn is_locked(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
@@ -66,8 +66,8 @@ mod model {
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU64;
 
-    /// Each thread tries once: loom explores every interleaving of the attempts, without the endless ones in which
-    /// a thread spins.
+    /// Each thread tries once: loom explores every interleaving of the attempts, without the endless ones in which a
+    /// thread spins.
     #[test]
     fn one_holder_at_a_time() {
         loom::model(|| {
@@ -76,7 +76,7 @@ mod model {
                 if !s.0.try_lock() {
                     return 0;
                 }
-                // Load and store apart: an overlap would lose one.
+                // Loaded and stored separately: an overlap would lose an update.
                 let seen = s.1.load(Ordering::Relaxed);
                 s.1.store(seen + 1, Ordering::Relaxed);
                 s.0.unlock();

@@ -1,10 +1,10 @@
-//! Those who wait for one thing, in order of arrival, each with a node on its own stack.
+//! The waiters for one object, in order of arrival, each with a node on its own stack.
 //!
-//! The lock orders everything. A waiter checks its condition and joins under it, so a waker who changes the condition
-//! first and then looks at the list under the lock either is seen by the check or finds the waiter. A waker takes a
-//! node out under the lock, with the right to wake its owner, and touches the node no more once it has set `woken`; a
-//! waiter whose time is up withdraws under the lock, unless it was taken out already, and then it *was* woken. So
-//! every wake goes to exactly one waiter, and to one that still waits.
+//! The lock orders everything. A waiter checks its condition and joins under it, so a waker that changes the condition
+//! first and then looks at the list under the lock is either seen by the check or finds the waiter. A waker takes a
+//! node out under the lock, with the right to wake its owner, and does not touch the node after it has set `woken`; a
+//! waiter whose time is up withdraws under the lock, unless it was already taken out, and then it *was* woken. So every
+//! wake goes to exactly one waiter, and to one that still waits.
 
 use super::atomic::{AtomicU32, Ordering};
 use core::cell::{Cell, UnsafeCell};
@@ -13,8 +13,8 @@ use core::ptr;
 #[cfg(not(loom))]
 use super::SpinLock as Lock;
 
-/// Loom's own lock: it knows who waits for it, where a lock that spins would give it endless runs to explore. That
-/// [`super::SpinLock`] excludes others is a model of its own.
+/// Loom's own lock: it knows which threads wait for it, while a spinning lock would give loom endless runs to explore.
+/// A separate model checks that [`super::SpinLock`] excludes others.
 #[cfg(loom)]
 #[derive(Default)]
 struct Lock(loom::sync::Mutex<()>);
@@ -38,7 +38,7 @@ impl Lock {
     }
 }
 
-/// See the module's text. `W` tells whom to wake. Callers must not be preempted by the runtime while they are in here.
+/// See the module docs. `W` says whom to wake. Callers must not be preempted by the runtime while they are in here.
 pub struct WaitList<W> {
     lock: Lock,
     len: AtomicU32,
@@ -50,7 +50,7 @@ struct Ends<W> {
     tail: *const WaitNode<W>,
 }
 
-/// One who waits.
+/// A waiter.
 pub struct WaitNode<W> {
     who: Cell<Option<W>>,
     next: Cell<*const WaitNode<W>>,
@@ -70,14 +70,14 @@ impl<W> Default for WaitList<W> {
 }
 
 impl<W> WaitNode<W> {
-    /// `who` does not wait yet.
+    /// Returns a node for `who`, which does not wait yet.
     #[inline]
     pub fn new(who: W) -> WaitNode<W> {
         let (next, prev) = (Cell::new(ptr::null()), Cell::new(ptr::null()));
         WaitNode { who: Cell::new(Some(who)), next, prev, woken: AtomicU32::new(0) }
     }
 
-    /// Whether it was taken out to be woken.
+    /// Returns whether it was taken out to be woken.
     #[inline]
     pub fn is_woken(&self) -> bool {
         self.woken.load(Ordering::Acquire) != 0
@@ -85,30 +85,30 @@ impl<W> WaitNode<W> {
 }
 
 impl<W> WaitList<W> {
-    /// No task waits.
+    /// Returns an empty list.
     #[cfg(not(loom))]
     pub const fn new() -> WaitList<W> {
         let ends = UnsafeCell::new(Ends { head: ptr::null(), tail: ptr::null() });
         WaitList { lock: Lock::new(), len: AtomicU32::new(0), ends }
     }
 
-    /// No task waits.
+    /// Returns an empty list.
     #[cfg(loom)]
     pub fn new() -> WaitList<W> {
         let ends = UnsafeCell::new(Ends { head: ptr::null(), tail: ptr::null() });
         WaitList { lock: Lock::default(), len: AtomicU32::new(0), ends }
     }
 
-    /// Whether anybody waits; may be out of date.
+    /// Returns whether any task is waiting; may be stale.
     #[inline]
     pub fn has_waiters(&self) -> bool {
         self.len.load(Ordering::Relaxed) != 0
     }
 
-    /// Joins the list if `condition` holds under its lock; whether it did. `condition` only loads and stores.
+    /// Joins the list if `condition` holds under its lock. Returns whether it did. `condition` only loads and stores.
     ///
     /// # Safety
-    /// A node that has joined stays where it is until [`WaitNode::is_woken`] or [`WaitList::withdraw`] said true.
+    /// A node that has joined stays where it is until [`WaitNode::is_woken`] or [`WaitList::withdraw`] returned true.
     #[inline]
     pub unsafe fn join_if(&self, node: &WaitNode<W>, condition: impl FnOnce() -> bool) -> bool {
         self.lock.with(|| {
@@ -120,7 +120,7 @@ impl<W> WaitList<W> {
         })
     }
 
-    /// Takes `node`, which has joined, out if it still waits; whether it did. If not, it was woken.
+    /// Takes `node`, which has joined, out if it still waits. Returns whether it did; if not, it was woken.
     pub fn withdraw(&self, node: &WaitNode<W>) -> bool {
         self.lock.with(|| {
             let waits = node.woken.load(Ordering::Relaxed) == 0;
@@ -137,7 +137,8 @@ impl<W> WaitList<W> {
         self.lock.with(|| self.pop())
     }
 
-    /// Takes out all who wait now, for `wake` to be called on each without the lock. Who comes meanwhile may wait on.
+    /// Takes out all current waiters and calls `wake` on each without the lock. Waiters that arrive meanwhile may
+    /// remain.
     pub fn take_all(&self, mut wake: impl FnMut(W)) {
         // Counted under the lock: a waiter that saw the old state has joined by now.
         let mut left = self.lock.with(|| self.len.load(Ordering::Relaxed));
@@ -148,7 +149,7 @@ impl<W> WaitList<W> {
         }
     }
 
-    // What follows runs under the lock.
+    // Everything below runs under the lock.
 
     fn push(&self, node: &WaitNode<W>) {
         // SAFETY: the lock is held; nodes in the list are where they joined (`join_if`).

@@ -1,4 +1,4 @@
-//! Loom models of waiting: the words with the list, as the runtime's locks put them together.
+//! Loom models of waiting: the words combined with the list, as in the runtime's locks.
 
 use super::{LockWord, ReadyWord, RwWord, WaitList, WaitNode};
 use loom::sync::Arc;
@@ -37,7 +37,7 @@ fn wake_all(list: &WaitList<Thread>) {
 struct Mutex {
     word: LockWord,
     list: WaitList<Thread>,
-    /// Load and store apart: two holders at once would lose one.
+    /// Loaded and stored separately: two holders at once would lose an update.
     count: AtomicU32,
 }
 
@@ -147,8 +147,8 @@ fn a_semaphore_wakes_one_for_each_permit() {
     });
 }
 
-/// Two wait; the time of the first is up just as one notification comes. It goes to the first, which then was notified
-/// and did not time out, or to the second; never to neither, never to both.
+/// Two threads wait; the first one's time is up just as one notification arrives. Either the first gets it, and then it
+/// was notified and did not time out, or the second does; never neither, never both.
 #[test]
 fn a_notification_that_races_with_a_timeout_is_not_lost() {
     check(|| {
@@ -179,7 +179,7 @@ struct Socket {
     list: WaitList<Thread>,
 }
 
-/// As `Source::run`: look, try, wait.
+/// Like `Source::run`: look, try, wait.
 fn receive(socket: &Socket) {
     loop {
         let seen = socket.ready.look();

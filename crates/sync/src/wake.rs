@@ -1,4 +1,4 @@
-//! The word by which a task goes to sleep and is woken, exactly once.
+//! The word by which a task parks and is woken, exactly once.
 //!
 //! ```text
 //! ACTIVE --begin_park--> PARKED --wake--> ACTIVE: the waker enqueues the task
@@ -8,12 +8,12 @@
 //! NOTIFIED: the next begin_park consumes the permit and does not park
 //! ```
 //!
-//! A wake that comes while the task is ACTIVE is kept as a permit, one at most. The thread that makes the transition
-//! out of PARKED enqueues the task; no other does. Hence no lost wake and no task in two queues.
+//! A wake that arrives while the task is ACTIVE is kept as a permit, at most one. Only the thread that makes the
+//! transition out of PARKED enqueues the task. Hence no lost wake and no task in two queues.
 //!
-//! A task that has announced that it parks is still on its stack for a moment. `on_cpu` tells: a waker who reads true
-//! may only leave the task in the inbox of the run queue whose lock the parking task holds until it is off its stack;
-//! nothing takes it from there before. One who reads false may put it anywhere.
+//! A task that has announced that it parks is still on its stack for a moment, as `on_cpu` shows: a waker that reads
+//! true may only leave the task in the inbox of the run queue whose lock the parking task holds until it is off its
+//! stack; nothing takes it from there before. A waker that reads false may put it anywhere.
 
 use super::atomic::{AtomicU32, Ordering};
 
@@ -21,7 +21,7 @@ const ACTIVE: u32 = 0;
 const NOTIFIED: u32 = 1;
 const PARKED: u32 = 2;
 
-/// See the module's text.
+/// See the module docs.
 #[derive(Debug)]
 pub struct WakeWord {
     state: AtomicU32,
@@ -35,13 +35,13 @@ impl Default for WakeWord {
 }
 
 impl WakeWord {
-    /// The word of a task that is not parked and not on a CPU.
+    /// Returns the word of a task that is not parked and not on a CPU.
     pub fn new() -> WakeWord {
         WakeWord { state: AtomicU32::new(ACTIVE), on_cpu: AtomicU32::new(0) }
     }
 
-    /// The task, under the lock of its run queue, is about to leave its stack. False if a permit was there, which is
-    /// consumed, and it must not park.
+    /// Called by the task, under its run queue's lock, when it is about to leave its stack. Returns false if there was
+    /// a permit, which is consumed; then it must not park.
     #[inline]
     #[must_use]
     pub fn begin_park(&self) -> bool {
@@ -57,20 +57,20 @@ impl WakeWord {
         parked.is_ok()
     }
 
-    /// The task is off its stack. Called by the next context on the same worker, before it releases the lock.
+    /// Marks the task as off its stack. Called by the next context on the same worker, before it releases the lock.
     #[inline]
     pub fn finish_park(&self) {
         self.on_cpu.store(0, Ordering::Release);
     }
 
-    /// Whether a task that is parked may still be on its stack.
+    /// Returns whether a parked task may still be on its stack.
     #[inline]
     pub fn is_on_cpu(&self) -> bool {
         self.on_cpu.load(Ordering::Acquire) != 0
     }
 
-    /// Wakes the task; true if the caller must enqueue it. Safe to call at any time, also for a task that is long
-    /// gone and whose word serves another one: that is then a permit too many, which every parker tolerates.
+    /// Wakes the task. Returns true if the caller must enqueue it. Safe to call at any time, even for a task that is
+    /// long gone and whose word serves another: that leaves a spurious permit, which every parker tolerates.
     #[inline]
     #[must_use]
     pub fn wake(&self) -> bool {
@@ -81,7 +81,7 @@ impl WakeWord {
         owner
     }
 
-    /// Forgets a permit, for a word that starts to serve a new task.
+    /// Discards a permit, for a word that starts to serve a new task.
     pub fn reset(&self) {
         self.state.store(ACTIVE, Ordering::Relaxed);
     }
@@ -104,7 +104,7 @@ mod model {
         /// Put anywhere.
         anywhere: Cell,
         condition: Cell,
-        /// Whether the stack is in use; never by two.
+        /// Whether the stack is in use; never by two contexts.
         stack: Cell,
     }
 
@@ -142,8 +142,8 @@ mod model {
                     loom::thread::spawn(move || waker(&w))
                 })
                 .collect();
-            // The task: its run queue is locked from the announcement to the end of the switch. No other CPU holds it
-            // here, but one may look later.
+            // The task: its run queue is locked from the announcement to the end of the switch. No other CPU holds the
+            // lock here, but one may look later.
             let mut ran = true;
             if w.condition.load(Ordering::Relaxed) == 0 {
                 assert!(w.lock.try_lock());

@@ -1,12 +1,12 @@
 //! System calls that an untrusted process can block forever, made in a separate process.
 //!
-//! A process that shares a socket with us can hold its lock forever, by a page that never comes: a call that takes
-//! the lock then sleeps, and no signal ends it. So such a call is made by a child that has nothing else of ours, and
-//! is left behind if it takes too long.
+//! A process that shares a socket with us can hold its lock forever, by a page that never arrives: a call that takes
+//! the lock then sleeps, and no signal ends it. So such a call is made by a child that has nothing else of ours, and is
+//! left behind if it takes too long.
 //!
 //! - **I1** The caller has an answer within [`PATIENCE`].
-//! - **I2** A child has no descriptors but those it was given: no lock and no pipe of ours lives on with it.
-//! - **I3** Children that are left behind are few, together and of one user.
+//! - **I2** A child has no descriptors but those it was given: it keeps no lock and no pipe of ours alive.
+//! - **I3** The number of children left behind is limited, in total and per user.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
@@ -17,29 +17,29 @@ use std::time::{Duration, Instant};
 
 /// How long a call may take; it takes microseconds, and the child a tenth of a millisecond.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Children that may be left behind at a time; the last of them are root's.
+/// The maximum number of children left behind at a time; the last of them are root's.
 const TOGETHER: usize = 64;
 const KEPT_FOR_ROOT: usize = 8;
-/// The same of a user who is not root.
+/// The maximum for one user other than root.
 const OF_ONE: usize = 4;
 
 /// A child that has not ended, and the user for whom it was made.
 type Left = (libc::pid_t, u32);
 
-/// How many children were made.
+/// Number of children created.
 static CHILDREN: AtomicU64 = AtomicU64::new(0);
 
 static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
 
-/// Does `work` for `user` in a child that has no descriptors but `fds`, under their numbers. What it writes into its
-/// copy of `answer` is in `answer` then, if it succeeds.
+/// Runs `work` for `user` in a child that has no descriptors but `fds`, under their numbers. If it succeeds, whatever
+/// it writes into its copy of `answer` is then in `answer`.
 ///
-/// The child is that of a process with threads: `work` makes system calls and nothing else. One that allocates or
-/// waits for a lock may be left behind as if it were stuck.
+/// The child is forked from a process with threads: `work` makes system calls and nothing else. If it allocates or
+/// waits for a lock, it may be left behind as if it were stuck.
 ///
 /// # Errors
-/// The error of `work`, by its number; `TimedOut` if it takes longer than [`PATIENCE`], or if too many children did
-/// before and are still there; the system's, if there can be no child.
+/// The error of `work`, by its number; `TimedOut` if it takes longer than [`PATIENCE`], or if too many earlier children
+/// did and are still there; the system's, if no child can be created.
 pub fn apart(
     user: u32,
     fds: &[BorrowedFd<'_>],
@@ -73,13 +73,13 @@ fn within(
     if said.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
         leave(pid, user);
     } else {
-        // It has said all, or is dead: it holds nothing that could keep it.
+        // It has reported everything, or is dead: nothing can delay its end.
         wait(pid, 0);
     }
     said
 }
 
-/// How many children this process has made so far.
+/// Returns how many children this process has created so far.
 #[doc(hidden)]
 pub fn children_made() -> u64 {
     CHILDREN.load(Relaxed)
@@ -94,12 +94,12 @@ fn is_full(left: &[Left], user: u32) -> bool {
     left.len() >= TOGETHER || user != 0 && (own >= OF_ONE || left.len() >= TOGETHER - KEPT_FOR_ROOT)
 }
 
-/// Lets go of those that have ended.
+/// Collects the children that have ended.
 fn reap() {
     left().retain(|(pid, _)| !wait(*pid, libc::WNOHANG));
 }
 
-/// Whether child `pid` has ended.
+/// Returns whether child `pid` has ended.
 fn wait(pid: libc::pid_t, flags: i32) -> bool {
     loop {
         // SAFETY: asks for no status.
@@ -111,7 +111,7 @@ fn wait(pid: libc::pid_t, flags: i32) -> bool {
     }
 }
 
-/// Leaves a child behind: it ends as soon as its call lets it.
+/// Leaves a child behind: it ends as soon as its call allows.
 fn leave(pid: libc::pid_t, user: u32) {
     if wait(pid, libc::WNOHANG) {
         return;
@@ -121,7 +121,7 @@ fn leave(pid: libc::pid_t, user: u32) {
     left().push((pid, user));
 }
 
-/// What the child says: the number of its error, or 0 and the answer.
+/// Reads the child's report: the number of its error, or 0 and the answer.
 fn listen(pipe: OwnedFd, patience: Duration, answer: &mut [u8]) -> io::Result<()> {
     let mut pipe = Awaited { pipe: pipe.into(), end: Instant::now() + patience };
     let mut error = [0; 4];
@@ -132,7 +132,7 @@ fn listen(pipe: OwnedFd, patience: Duration, answer: &mut [u8]) -> io::Result<()
     }
 }
 
-/// A pipe that is read until a moment.
+/// A pipe that is read until a deadline.
 struct Awaited {
     pipe: std::fs::File,
     end: Instant,
@@ -157,7 +157,7 @@ impl io::Read for Awaited {
     }
 }
 
-/// Blocks all signals in this thread; what was blocked before.
+/// Blocks all signals in this thread. Returns the previous mask.
 fn block_signals() -> libc::sigset_t {
     // SAFETY: the sets are local.
     unsafe {
@@ -168,7 +168,7 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// Makes the child, with all signals blocked: their handlers are the parent's.
+/// Creates the child with all signals blocked: their handlers are the parent's.
 fn fork(
     kept: &[RawFd],
     writer: RawFd,
@@ -190,7 +190,7 @@ fn fork(
     }
 }
 
-/// Ends the process, also where it unwinds: what is above on the stack is the parent's.
+/// Ends the process, even when it unwinds: the frames above on the stack are the parent's.
 struct End;
 
 impl Drop for End {
@@ -200,7 +200,7 @@ impl Drop for End {
     }
 }
 
-/// Only system calls, for other threads of the parent may have held any lock.
+/// Makes only system calls, because other threads of the parent may have held any lock.
 fn child(
     parent: libc::pid_t,
     kept: &[RawFd],

@@ -1,4 +1,4 @@
-//! Readiness of descriptors.
+//! Readiness of file descriptors.
 
 use heddle_core::Ns;
 use std::io;
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 pub const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI) as u32;
 /// A descriptor became writable.
 pub const WRITE: u32 = libc::EPOLLOUT as u32;
-/// A descriptor failed or was hung up: both directions should look.
+/// A descriptor failed or was hung up: both directions should check.
 pub const BROKEN: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
 const EXCLUSIVE_ONLY: u32 = (libc::EPOLLIN | libc::EPOLLOUT) as u32 | BROKEN;
@@ -20,12 +20,12 @@ pub struct Epoll {
     bell: OwnedFd,
 }
 
-/// What one wait brought: pairs of key and readiness.
+/// The result of one wait: pairs of key and readiness.
 pub struct Events {
     buffer: Vec<libc::epoll_event>,
 }
 
-/// The key of the doorbell, which [`Epoll::wait`] keeps to itself.
+/// The key of the doorbell, which [`Epoll::wait`] does not report as an event.
 const BELL: u64 = u64::MAX;
 
 fn check(result: i64) -> io::Result<i64> {
@@ -33,10 +33,10 @@ fn check(result: i64) -> io::Result<i64> {
 }
 
 impl Epoll {
-    /// A fresh instance.
+    /// Returns a new instance.
     ///
     /// # Errors
-    /// The system's, above all that the process has no descriptors left.
+    /// The system's, usually because the process is out of file descriptors.
     pub fn new() -> io::Result<Epoll> {
         // SAFETY: plain system calls; the results are checked and then owned.
         let (epoll, bell) = unsafe {
@@ -68,52 +68,53 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd.as_raw_fd(), events, key)
     }
 
-    /// Reports when `fd` becomes ready for `events`, edge-triggered, under `key`. Exclusively: of the instances that
-    /// watch a descriptor so, the kernel wakes the first, in the order of their registration, on which a thread
-    /// waits, and no other.
+    /// Reports when `fd` becomes ready for `events`, edge-triggered, under `key`. If `exclusive`, then of the instances
+    /// that watch a descriptor exclusively, the kernel wakes only the first, in order of registration, on which a
+    /// thread waits.
     ///
     /// # Errors
-    /// The system's: not open, watched already, not to be watched (`EPERM`: a file of a disk).
+    /// The system's: not open, already watched, or not pollable (`EPERM`: a file on a disk).
     pub fn watch(&self, fd: RawFd, key: u64, events: u32, exclusive: bool) -> io::Result<()> {
         assert_ne!(key, BELL, "the largest key is the doorbell's");
-        // The kernel takes exclusive registrations for these alone; a peer that closes makes a descriptor readable too.
+        // The kernel accepts only these in exclusive registrations; a peer that closes makes a descriptor readable too.
         let events = if exclusive { events & EXCLUSIVE_ONLY } else { events };
         let how = libc::EPOLLET | if exclusive { libc::EPOLLEXCLUSIVE } else { 0 };
         self.control(libc::EPOLL_CTL_ADD, fd, events | how as u32, key)
     }
 
-    /// Ends reports on a descriptor, which may be closed by now.
+    /// Stops reports on a descriptor, which may already be closed.
     pub fn unwatch(&self, fd: RawFd) {
         // Fails only if it was not there.
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
-    /// Ends reports on `fd`.
+    /// Stops reports on `fd`.
     pub fn remove(&self, fd: BorrowedFd<'_>) {
         // Fails only if it was not there.
         let _ = self.control(libc::EPOLL_CTL_DEL, fd.as_raw_fd(), 0, 0);
     }
 
-    /// Wakes a thread out of [`Epoll::wait`], now or when it next waits.
+    /// Wakes a thread from [`Epoll::wait`], now or when it next waits.
     pub fn ring(&self) {
         let one = 1u64;
         // SAFETY: eight readable bytes to an open descriptor. A full counter also rings.
         unsafe { libc::write(self.bell.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Whether [`Epoll::wait`] would return something at once. About 0.5 us.
+    /// Returns whether [`Epoll::wait`] would return an event at once. About 0.5 us.
     pub fn is_ready(&self) -> bool {
         let mut fd = libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid entry, no waiting.
         unsafe { libc::poll(&mut fd, 1, 0) > 0 }
     }
 
-    /// Waits up to `time` until [`Epoll::wait`] would return something at once; whether it would.
+    /// Waits at most `time` until [`Epoll::wait`] would return an event at once. Returns whether it would.
     pub fn await_ready(&self, time: Ns) -> bool {
         wait_for(self.epoll.as_fd(), READ, Some(time))
     }
 
-    /// Waits up to `timeout` (forever if `None`, not at all if zero) and fills `events`. False if a signal ended it.
+    /// Waits at most `timeout` (forever if `None`, not at all if zero) and fills `events`. Returns false if a signal
+    /// ended it.
     pub fn wait(&self, events: &mut Events, timeout: Option<Ns>) -> bool {
         let ts = timeout.map(crate::futex::timespec);
         let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
@@ -130,41 +131,41 @@ impl Epoll {
 }
 
 impl AsRawFd for Epoll {
-    /// The epoll's own descriptor, for another one to watch.
+    /// Returns the epoll's own descriptor, for another epoll to watch.
     fn as_raw_fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
     }
 }
 
 impl Events {
-    /// Room for `capacity` events a wait.
+    /// Returns room for `capacity` events per wait.
     pub fn with_capacity(capacity: usize) -> Events {
         Events { buffer: Vec::with_capacity(capacity) }
     }
 
-    /// The events of the last wait: key and readiness.
+    /// Returns the events of the last wait: key and readiness.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.buffer.iter().map(|e| (e.u64, e.events)).filter(|&(key, _)| key != BELL)
     }
 
-    /// Whether the doorbell was rung. A thread that waits on a foreign instance must ring it again.
+    /// Returns whether the doorbell was rung. A thread that waits on a foreign instance must ring it again.
     pub fn has_bell(&self) -> bool {
         self.buffer.iter().any(|event| event.u64 == BELL)
     }
 
-    /// Whether the last wait brought as much as there was room for: there may be more.
+    /// Returns whether the last wait filled the buffer, so there may be more.
     pub fn is_full(&self) -> bool {
         self.buffer.len() == self.buffer.capacity()
     }
 
-    /// Whether the last wait brought nothing but perhaps the doorbell.
+    /// Returns whether the last wait returned no event, the doorbell aside.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 }
 
-/// Blocks the calling kernel thread until `fd` is ready for `events` ([`READ`] or [`WRITE`]) or `timeout` passed;
-/// whether it is ready.
+/// Blocks the calling kernel thread until `fd` is ready for `events` ([`READ`] or [`WRITE`]) or `timeout` has passed.
+/// Returns whether it is ready.
 pub fn wait_for(fd: BorrowedFd<'_>, events: u32, timeout: Option<Ns>) -> bool {
     let ts = timeout.map(crate::futex::timespec);
     let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
@@ -174,36 +175,36 @@ pub fn wait_for(fd: BorrowedFd<'_>, events: u32, timeout: Option<Ns>) -> bool {
     unsafe { libc::ppoll(&mut entry, 1, ts, core::ptr::null()) > 0 }
 }
 
-/// A look at what several descriptors are ready for, by one system call. Kept for the next look, it allocates nothing.
+/// The readiness of several descriptors, read by one system call. Reused for later calls, it allocates nothing.
 #[derive(Debug, Default)]
 pub struct Look(Vec<libc::pollfd>);
 
 impl Look {
-    /// Forgets what was asked.
+    /// Clears the descriptors.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Asks for `events` of a descriptor.
+    /// Adds a descriptor and the `events` to check for.
     pub fn ask(&mut self, fd: RawFd, events: u32) {
         self.0.push(asked(fd, events));
     }
 
-    /// Looks at all that was asked.
+    /// Checks all added descriptors.
     pub fn now(&mut self) {
         look(&mut self.0);
     }
 
-    /// What the descriptor that was asked for as the `nth` was ready for; nothing if it was not open.
+    /// Returns what the `nth` descriptor added was ready for; nothing if it was not open.
     ///
     /// # Panics
-    /// If there were not so many.
+    /// If fewer were added.
     pub fn ready(&self, nth: usize) -> u32 {
         answer(&self.0[nth])
     }
 }
 
-/// What of `events` a descriptor is ready for now; nothing if it is not open.
+/// Returns which of `events` a descriptor is ready for now; none if it is not open.
 pub fn ready_now(fd: RawFd, events: u32) -> u32 {
     let mut entry = asked(fd, events);
     look(core::slice::from_mut(&mut entry));

@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// How many forks lie between this process and the one that asked first.
+/// The number of forks between this process and the first one to ask.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static WATCH: Once = Once::new();
 
@@ -11,9 +11,10 @@ extern "C" fn count() {
     FORKS.fetch_add(1, Relaxed);
 }
 
-/// Names the process: another number in the child of a fork. A load, where `getpid` is a system call.
+/// Returns a number that identifies the process and changes in the child of a fork. A load, while `getpid` is a system
+/// call.
 ///
-/// A child that was made by the bare system call, past the C library, is not told from its parent.
+/// A child created by the bare system call, past the C library, is not distinguished from its parent.
 pub fn generation() -> u32 {
     if !WATCH.is_completed() {
         WATCH.call_once(|| {
@@ -25,7 +26,7 @@ pub fn generation() -> u32 {
     FORKS.load(Relaxed)
 }
 
-/// Keeps the descriptors from number `first` on from the programs that this process starts, whatever opened them.
+/// Hides descriptors numbered `first` and above from the programs that this process starts, whatever opened them.
 ///
 /// # Errors
 /// `ENOSYS` and `EINVAL` from kernels before 5.11.

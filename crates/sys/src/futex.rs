@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicU32;
 use heddle_core::Ns;
 
-/// Sleeps while `word` is `expected`, at most `timeout`. May return early for no reason.
+/// Sleeps while `word` is `expected`, for at most `timeout`. May return early for no reason.
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Ns>) {
     let ts = timeout.map(timespec);
     let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
@@ -32,7 +32,7 @@ pub fn wake(word: &AtomicU32, n: u32) {
     };
 }
 
-/// `ns` as the kernel wants it.
+/// Converts `ns` to the kernel's form.
 pub(crate) fn timespec(ns: Ns) -> libc::timespec {
     libc::timespec {
         tv_sec: (ns.0 / 1_000_000_000).min(i64::MAX as u64) as i64,

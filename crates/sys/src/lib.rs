@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - **I1** Everything `unsafe` about a system call ends here; what leaves this crate is safe unless its
-//!   contract says why it cannot be.
+//! - **I1** Everything `unsafe` about a system call ends here; this crate's interface is safe unless its contract says
+//!   why it cannot be.
 //! - **I2** Nothing here allocates after set-up, and nothing keeps state in thread-local variables.
 
 pub mod apart;
@@ -23,11 +23,11 @@ pub mod thread;
 pub mod timer;
 pub mod topology;
 
-/// Says why on standard error and aborts the process: where to go on would run a task twice or never, and to unwind
-/// would leave a lock held.
+/// Prints the reason on standard error and aborts the process, for cases in which continuing would run a task twice or
+/// never, and unwinding would leave a lock held.
 #[cold]
 pub fn abort(why: impl std::fmt::Display) -> ! {
-    // One write, so that another thread that ends at the same moment does not write into the middle of it.
+    // One write, so that another aborting thread cannot write into the middle of it.
     let text = format!("heddle: {why}\n");
     let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
     std::process::abort()

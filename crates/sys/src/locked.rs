@@ -1,5 +1,5 @@
-//! Sockets and epolls that are kept locked, for tests of what others can still do: the lock's owner waits for a page
-//! that never comes.
+//! Sockets and epolls that stay locked, to test what others can still do: the lock's owner waits for a page that never
+//! arrives.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 
-/// Keeps a socket of IPv4, or an epoll, locked for as long as it lives.
+/// Keeps an IPv4 socket, or an epoll, locked for as long as it lives.
 #[derive(Debug)]
 pub struct Locked {
     faults: Option<OwnedFd>,
@@ -65,7 +65,7 @@ impl Locked {
         })
     }
 
-    /// `call` is given the address of the page, and touches it with the lock.
+    /// `call` gets the address of the page, and touches it while it holds the lock.
     fn by(call: impl FnOnce(usize) + Send + 'static) -> io::Result<Self> {
         let (faults, page) = absent_page()?;
         let (sender, number) = mpsc::channel();
@@ -87,13 +87,13 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Who waits for the page is woken, and finds a page of zeros.
+        // The thread that waits for the page is woken, and finds a page of zeros.
         drop(self.faults.take());
         let _ = self.owner.take().map(JoinHandle::join);
     }
 }
 
-/// The address of a page that comes when the descriptor is closed.
+/// Returns the address of a page that arrives when the descriptor is closed.
 fn absent_page() -> io::Result<(OwnedFd, usize)> {
     /// `UFFDIO_API` and `UFFDIO_REGISTER` of linux/userfaultfd.h.
     const API: libc::c_ulong = 0xc018_aa3f;

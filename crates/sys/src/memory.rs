@@ -9,7 +9,7 @@ pub const PAGE: usize = 4096;
 /// Reserves `len` bytes, zeroed and unused until touched.
 ///
 /// # Errors
-/// The system's, with what was asked for: no address space left or an rlimit.
+/// The system's, with the size requested: out of address space, or an rlimit.
 pub fn reserve(len: usize) -> io::Result<*mut u8> {
     let (prot, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
@@ -27,11 +27,11 @@ pub fn reserve(len: usize) -> io::Result<*mut u8> {
     Ok(base.cast())
 }
 
-/// Makes `len` bytes at `at` fault on access. With Linux 6.13 this splits no mapping (guard regions); before, each
-/// guard costs a mapping of its own and `vm.max_map_count` bounds their number.
+/// Makes `len` bytes at `at` fault on access. Since Linux 6.13 this splits no mapping (guard regions); before, each
+/// guard costs its own mapping and `vm.max_map_count` bounds their number.
 ///
 /// # Errors
-/// The system's, with the advice to raise `vm.max_map_count` where that is the cause.
+/// The system's, with the advice to raise `vm.max_map_count` if that is the cause.
 ///
 /// # Safety
 /// The range is page-aligned, was reserved by [`reserve`] and holds nothing that is needed.
@@ -53,7 +53,7 @@ pub unsafe fn guard(at: *mut u8, len: usize) -> io::Result<()> {
     }
 }
 
-/// Gives the memory of `len` bytes at `at` back; they read as zero afterwards.
+/// Returns the memory of `len` bytes at `at` to the system; they read as zero afterwards.
 ///
 /// # Safety
 /// The range is page-aligned, was reserved by [`reserve`] and holds nothing that is needed.
@@ -62,7 +62,7 @@ pub unsafe fn discard(at: *mut u8, len: usize) {
     unsafe { libc::madvise(at.cast(), len, libc::MADV_DONTNEED) };
 }
 
-/// Ends what [`reserve`] began.
+/// Unmaps what [`reserve`] mapped.
 ///
 /// # Safety
 /// The range was reserved as a whole, and it is unused from here on.
@@ -71,7 +71,7 @@ pub unsafe fn release(at: *mut u8, len: usize) {
     unsafe { libc::munmap(at.cast(), len) };
 }
 
-/// A file in memory, to read.
+/// A file mapped into memory for reading.
 #[derive(Debug)]
 pub struct Mapping {
     base: *mut libc::c_void,
@@ -79,7 +79,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps the whole of `file`, which must not be changed or shortened meanwhile: a program that runs, for instance.
+    /// Maps the whole of `file`, which must not be changed or shortened meanwhile: a running program, for instance.
     ///
     /// # Errors
     /// The system's; an empty file cannot be mapped.
@@ -95,7 +95,7 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
-    /// What is in the file.
+    /// Returns the file's contents.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: mapped until this is dropped, and never written.
         unsafe { core::slice::from_raw_parts(self.base.cast(), self.len) }
@@ -109,14 +109,14 @@ impl Drop for Mapping {
     }
 }
 
-/// The largest signal frame that the kernel may push (AT_MINSIGSTKSZ): vector state counts.
+/// Returns the largest signal frame that the kernel may push (AT_MINSIGSTKSZ), vector state included.
 pub fn signal_frame_size() -> usize {
     // SAFETY: reads the auxiliary vector.
     let size = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
     size.max(2048)
 }
 
-/// The second word of processor capabilities (AT_HWCAP2).
+/// Returns the second word of processor capabilities (AT_HWCAP2).
 pub fn hwcap2() -> u64 {
     // SAFETY: reads the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_HWCAP2) }

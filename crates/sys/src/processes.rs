@@ -1,33 +1,33 @@
-//! Processes from /proc, and cgroups from where they are mounted: what `--pid`, `--cgroup` and `--unit` name.
+//! Processes from /proc, and mounted cgroups: the objects named by `--pid`, `--cgroup` and `--unit`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A process. The number alone may be another's once it has ended.
+/// A process. Once it has ended, its number alone may belong to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
-    /// Its number in this process's namespace.
+    /// Its id in this process's namespace.
     pub pid: u32,
-    /// When it began, in the kernel's ticks since the machine did.
+    /// When it started, in kernel ticks since boot.
     pub began: u64,
 }
 
 impl Process {
-    /// The process that has this number now; none where it has ended.
+    /// Returns the process that has this id now; `None` if it has ended.
     #[must_use]
     pub fn of(pid: u32) -> Option<Process> {
         stat(pid).map(|stat| stat.process)
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it has not ended.
     #[must_use]
     pub fn lives(self) -> bool {
         Process::of(self.pid) == Some(self)
     }
 
-    /// Its short name, as `ps -o comm` shows it; empty where it has ended.
+    /// Returns its short name, as `ps -o comm` shows it; empty if it has ended.
     #[must_use]
     pub fn name(self) -> String {
         let name = fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
@@ -35,7 +35,7 @@ impl Process {
     }
 }
 
-/// The parent of a process that has not ended.
+/// Returns the parent of a process that has not ended.
 #[must_use]
 pub fn parent(pid: u32) -> Option<u32> {
     stat(pid).map(|stat| stat.parent)
@@ -46,10 +46,10 @@ struct Stat {
     parent: u32,
 }
 
-/// None for those that have ended, zombies too.
+/// Returns `None` for processes that have ended, including zombies.
 fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before may hold anything, up to the last parenthesis.
+    // The name before may contain anything, up to the last parenthesis.
     let (_, rest) = text.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
@@ -59,15 +59,15 @@ fn stat(pid: u32) -> Option<Stat> {
     (!is_over).then_some(Stat { process, parent })
 }
 
-/// The process and all its descendants, parents before children; nothing where it has ended. One pass over /proc: a
-/// process that is made meanwhile may be missed.
+/// Returns the process and all its descendants, parents before children; nothing if it has ended. One pass over /proc:
+/// a process created meanwhile may be missed.
 #[must_use]
 pub fn family(pid: u32) -> Vec<Process> {
     families([pid]).into_iter().map(|(_, process)| process).collect()
 }
 
-/// The processes and all their descendants, each once, with the one of `roots` that it comes from; parents before
-/// children. As [`family`].
+/// Returns the processes and all their descendants, each once, with the member of `roots` that it descends from;
+/// parents before children. As for [`family`].
 #[must_use]
 pub fn families(roots: impl IntoIterator<Item = u32>) -> Vec<(Process, Process)> {
     let roots = roots.into_iter().filter_map(Process::of);
@@ -86,12 +86,12 @@ pub fn families(roots: impl IntoIterator<Item = u32>) -> Vec<(Process, Process)>
     found
 }
 
-/// The numbers of all processes.
+/// Returns the ids of all processes.
 pub fn all() -> impl Iterator<Item = u32> {
     numbers(Path::new("/proc")).into_iter()
 }
 
-/// The threads of a process, with the times at which they began; none where it has ended.
+/// Returns the threads of a process, with their start times; none if it has ended.
 #[must_use]
 pub fn threads(pid: u32) -> Vec<Process> {
     numbers(&PathBuf::from(format!("/proc/{pid}/task")))
@@ -105,10 +105,10 @@ fn numbers(folder: &Path) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The processes in a cgroup and in those below it, by number.
+/// Returns the processes in a cgroup and in those below it, by id.
 ///
 /// # Errors
-/// There is no such cgroup; it may not be read.
+/// There is no such cgroup, or it may not be read.
 pub fn in_cgroup(folder: &Path) -> io::Result<Vec<Process>> {
     let mut processes = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -118,7 +118,7 @@ pub fn in_cgroup(folder: &Path) -> io::Result<Vec<Process>> {
                 let pids = text.lines().filter_map(|line| line.parse().ok());
                 processes.extend(pids.filter_map(Process::of));
             }
-            // One below was removed meanwhile.
+            // A cgroup below it was removed meanwhile.
             Err(error) if one == folder => return Err(error),
             Err(_) => {}
         }
@@ -134,8 +134,8 @@ fn below(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path())
 }
 
-/// The cgroup by which the kernel shares CPU time between a process and others: the nearest with a weight of its own.
-/// None where that is the root, and where there are none.
+/// Returns the cgroup by which the kernel shares CPU time between a process and others: the nearest with its own
+/// weight. Returns `None` if that is the root, or if there are no cgroups.
 #[must_use]
 pub fn cpu_cgroup(pid: u32) -> Option<PathBuf> {
     let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
@@ -144,8 +144,8 @@ pub fn cpu_cgroup(pid: u32) -> Option<PathBuf> {
     cpu_cgroup_of(&own, &mountinfo, "cgroup2", "cpu.weight").or_else(in_version_1)
 }
 
-/// Where cgroups are made that have weights: the root of version 2 if its children have the `cpu` controller, else
-/// that of version 1.
+/// Returns where cgroups with weights are created: the root of version 2 if its children have the `cpu` controller,
+/// else that of version 1.
 #[must_use]
 pub fn cpu_hierarchy() -> Option<PathBuf> {
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -185,10 +185,10 @@ fn cpu_cgroup_of(own: &str, mountinfo: &str, kind: &str, weight: &str) -> Option
     None
 }
 
-/// The folder of a cgroup: `/sys/fs/cgroup/system.slice`, or as `/proc/PID/cgroup` names it, `/system.slice`.
+/// Returns the folder of a cgroup: `/sys/fs/cgroup/system.slice`, or as named in `/proc/PID/cgroup`, `/system.slice`.
 ///
 /// # Errors
-/// A sentence: there is none.
+/// A sentence, if there is none.
 pub fn cgroup(path: &Path) -> Result<PathBuf, String> {
     let hierarchies = hierarchies();
     let relative = path.strip_prefix("/").unwrap_or(path);
@@ -204,10 +204,10 @@ fn is_cgroup(path: &Path) -> bool {
     path.is_absolute() && path.join("cgroup.procs").exists()
 }
 
-/// The cgroup of a systemd unit that runs: `nginx` (a service), `nginx.service`, `user.slice`.
+/// Returns the cgroup of a running systemd unit: `nginx` (a service), `nginx.service`, `user.slice`.
 ///
 /// # Errors
-/// A sentence: it does not run, or several have the name.
+/// A sentence, if it does not run or several units have the name.
 pub fn unit(name: &str) -> Result<PathBuf, String> {
     if name.is_empty() || name.contains('/') {
         return Err(format!("`{name}` is no name of a unit, such as nginx.service"));
@@ -233,7 +233,7 @@ pub fn unit(name: &str) -> Result<PathBuf, String> {
     ))
 }
 
-/// All folders of that name below `root`; what is in one is not looked at.
+/// Returns all folders of that name below `root`; folders inside a match are not searched.
 fn named(root: &Path, name: &str) -> Vec<PathBuf> {
     let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -251,7 +251,7 @@ fn listed(paths: &[PathBuf]) -> String {
     if paths.is_empty() { "no mounted hierarchy".into() } else { paths.join(", ") }
 }
 
-/// Where cgroups are mounted: version 2, then systemd's own hierarchy of version 1, then the others.
+/// Returns where cgroups are mounted: version 2, then systemd's own hierarchy of version 1, then the others.
 fn hierarchies() -> Vec<PathBuf> {
     hierarchies_of(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
@@ -273,7 +273,7 @@ fn hierarchy(line: &str) -> Option<(u8, PathBuf)> {
     Some((rank, path))
 }
 
-/// Where something is mounted, its file system, and the file system's options.
+/// Returns a mount point, its file system, and the file system's options.
 fn mount(line: &str) -> Option<(PathBuf, &str, &str)> {
     let (mount, filesystem) = line.split_once(" - ")?;
     // Spaces and the like are written as \040.
@@ -288,7 +288,7 @@ mod tests {
     use std::io::{BufRead as _, BufReader};
     use std::process::{Child, Command, Stdio};
 
-    /// A shell with a child and a grandchild, their numbers, and its input, whose end ends all.
+    /// A shell with a child and a grandchild, their ids, and its input, whose end ends all.
     fn three() -> (Child, Vec<u32>) {
         let script = "sh -c 'echo $$; sh -c \"echo \\$\\$; read _\"; :'; :";
         let mut child = Command::new("sh")

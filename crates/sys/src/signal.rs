@@ -1,20 +1,20 @@
-//! Signals and the stacks that they are handled on.
+//! Signals and the stacks on which they are handled.
 
 use std::io;
 
-/// A handler in the kernel's own form.
+/// A handler in the kernel's form.
 pub type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// What handled the signal before.
+/// The previous action of a signal.
 pub type Previous = libc::sigaction;
 
 /// Installs `handler` for `signal` with `flags` (SA_SIGINFO and SA_RESTART are added) and an empty mask.
 ///
 /// # Errors
-/// The system's: the signal cannot be handled.
+/// The system's, if the signal cannot be handled.
 ///
 /// # Safety
-/// The handler does only what is allowed in a signal handler at the points where the signal can arrive.
+/// The handler does only what is allowed in a signal handler wherever the signal can arrive.
 pub unsafe fn install(signal: i32, handler: Handler, flags: i32) -> io::Result<Previous> {
     // SAFETY: all-zero is a valid action, overwritten below; both pointers are valid.
     unsafe {
@@ -29,7 +29,7 @@ pub unsafe fn install(signal: i32, handler: Handler, flags: i32) -> io::Result<P
     }
 }
 
-/// Puts `previous` back.
+/// Restores `previous`.
 pub fn restore(signal: i32, previous: &Previous) {
     // SAFETY: an action that the kernel gave us.
     unsafe { libc::sigaction(signal, previous, core::ptr::null_mut()) };
@@ -38,7 +38,7 @@ pub fn restore(signal: i32, previous: &Previous) {
 /// Makes the kernel hold back `held` while a thread runs the handler of `signal`.
 ///
 /// # Errors
-/// Returns the system's error: there is no such signal.
+/// The system's, if there is no such signal.
 pub fn hold_back_while_handling(signal: i32, held: i32) -> io::Result<()> {
     // SAFETY: all-zero is a valid action, overwritten by the kernel's; the pointers are valid. What is installed is what was
     // there, with a larger mask.
@@ -55,10 +55,10 @@ pub fn hold_back_while_handling(signal: i32, held: i32) -> io::Result<()> {
     }
 }
 
-/// Makes `stack` the alternate signal stack of the calling kernel thread; the one that it had.
+/// Makes `stack` the alternate signal stack of the calling kernel thread. Returns the previous one.
 ///
 /// # Safety
-/// Nothing else uses the memory, which lives until the thread ends or has another alternate stack.
+/// Nothing else uses the memory, which lives until the thread ends or switches to another alternate stack.
 pub unsafe fn set_alternate_stack(stack: libc::stack_t) -> libc::stack_t {
     let mut previous = stack;
     // SAFETY: the caller's memory; fails only where the thread runs on its alternate stack.
@@ -76,7 +76,7 @@ pub fn block_all() {
     }
 }
 
-/// Lets `signal` through to the calling kernel thread.
+/// Unblocks `signal` for the calling kernel thread.
 pub fn unblock(signal: i32) {
     // SAFETY: the set is local.
     unsafe {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// How many are read at once.
+/// The number of signals read at once.
 const BATCH: usize = 16;
 
 /// A descriptor from which blocked signals are read.
@@ -24,11 +24,11 @@ fn set_of(signals: &[i32]) -> io::Result<libc::sigset_t> {
     }
 }
 
-/// Blocks `signals` for the calling thread and those that it starts from now on. `SIGKILL` and `SIGSTOP` stay as they
-/// are.
+/// Blocks `signals` for the calling thread and the threads that it starts from now on. `SIGKILL` and `SIGSTOP` cannot
+/// be blocked.
 ///
 /// # Errors
-/// `EINVAL`: a number is no signal, or one of the C library's own.
+/// `EINVAL` if a number is not a signal, or is reserved by the C library.
 pub fn block(signals: &[i32]) -> io::Result<()> {
     let set = set_of(signals)?;
     // SAFETY: the set is local and valid.
@@ -38,10 +38,10 @@ pub fn block(signals: &[i32]) -> io::Result<()> {
     }
 }
 
-/// Sends `signal` to the calling thread. One that is neither blocked nor handled does to the process what it does.
+/// Sends `signal` to the calling thread. If it is neither blocked nor handled, its default action applies.
 ///
 /// # Errors
-/// `EINVAL`: no signal.
+/// `EINVAL` if it is not a signal.
 pub fn raise(signal: i32) -> io::Result<()> {
     // SAFETY: what is done at a signal is chosen elsewhere, and may be done at any time.
     match unsafe { libc::raise(signal) } {
@@ -50,16 +50,17 @@ pub fn raise(signal: i32) -> io::Result<()> {
     }
 }
 
-/// Whether `signal` can be read: it exists, is not the C library's own, and is neither `SIGKILL` nor `SIGSTOP`.
+/// Returns whether `signal` can be read: it exists, is not reserved by the C library, and is neither `SIGKILL` nor
+/// `SIGSTOP`.
 pub fn can_be_read(signal: i32) -> bool {
     signal != libc::SIGKILL && signal != libc::SIGSTOP && set_of(&[signal]).is_ok()
 }
 
 impl SignalFd {
-    /// A descriptor, not blocking, from which nothing is read yet.
+    /// Returns a non-blocking descriptor that reads no signals yet.
     ///
     /// # Errors
-    /// The system's: no descriptors left.
+    /// The system's, if it is out of file descriptors.
     pub fn new() -> io::Result<SignalFd> {
         let set = set_of(&[])?;
         // SAFETY: a valid set; the result is checked and then owned.
@@ -71,7 +72,7 @@ impl SignalFd {
         Ok(SignalFd(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// From now on these signals are read, and no others.
+    /// Makes the descriptor read these signals, and no others.
     ///
     /// # Errors
     /// `EINVAL` as in [`block`].
@@ -84,8 +85,8 @@ impl SignalFd {
         }
     }
 
-    /// Takes all that is pending for the process or the calling thread, in `signals`. Of a standard signal that was
-    /// sent several times before it was read there is one.
+    /// Moves all signals pending for the process or the calling thread into `signals`. A standard signal sent several
+    /// times before it is read appears once.
     pub fn read(&self, signals: &mut Vec<i32>) {
         loop {
             // SAFETY: all-zero is a valid value of this plain structure.

@@ -1,4 +1,4 @@
-//! What the kernel knows of a socket and the usual crates do not ask.
+//! Socket information that the kernel has and the usual crates do not expose.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use crate::apart::apart;
 
-/// The CPU that processed the socket's last packet (`SO_INCOMING_CPU`). None if it is no socket, or had none. About
-/// 0.2 us.
+/// Returns the CPU that processed the socket's last packet (`SO_INCOMING_CPU`); `None` if it is not a socket, or has
+/// had no packet. About 0.2 us.
 pub fn incoming_cpu(fd: RawFd) -> Option<u32> {
     let (mut cpu, mut size) = (-1i32, size_of::<i32>() as libc::socklen_t);
     // SAFETY: the value has the size that is said; the kernel checks the descriptor.
@@ -23,14 +23,14 @@ pub fn incoming_cpu(fd: RawFd) -> Option<u32> {
     if result == 0 { u32::try_from(cpu).ok() } else { None }
 }
 
-/// Bytes of the longest address that is told of: `struct sockaddr_in6`.
+/// Bytes of the longest supported address: `struct sockaddr_in6`.
 const ADDRESS: usize = size_of::<libc::sockaddr_in6>();
 
-/// What each of `sockets`, which strangers may keep locked, is bound to; `None` if it is neither of IPv4 nor of IPv6.
-/// Asked [`apart`], for `user`.
+/// Returns the address to which each of `sockets`, which other processes may keep locked, is bound; `None` if it is
+/// neither IPv4 nor IPv6. Runs [`apart`], for `user`.
 ///
 /// # Errors
-/// `ENOTSOCK` if one is no socket; those of [`apart`].
+/// `ENOTSOCK` if one is not a socket; the errors of [`apart`].
 pub fn addresses(user: u32, sockets: &[BorrowedFd<'_>]) -> io::Result<Vec<Option<SocketAddr>>> {
     let mut addresses = vec![0; sockets.len() * ADDRESS];
     apart(user, sockets, &mut addresses, |addresses| {
@@ -40,7 +40,7 @@ pub fn addresses(user: u32, sockets: &[BorrowedFd<'_>]) -> io::Result<Vec<Option
     Ok(addresses.chunks_exact(ADDRESS).map(read_address).collect())
 }
 
-/// Only the system call: it runs [`apart`].
+/// Makes only the system call: it runs [`apart`].
 fn put_address(socket: BorrowedFd<'_>, address: &mut [u8]) -> io::Result<()> {
     let mut size = address.len() as libc::socklen_t;
     // SAFETY: the kernel writes no more than `size` bytes, which are there.
@@ -66,10 +66,10 @@ fn read_address(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// The network namespace that a socket belongs to.
+/// Returns the network namespace that a socket belongs to.
 ///
 /// # Errors
-/// `EPERM` without `CAP_NET_ADMIN` in that namespace; `ENOTTY` if it is no socket.
+/// `EPERM` without `CAP_NET_ADMIN` in that namespace; `ENOTTY` if it is not a socket.
 pub fn namespace(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     /// `SIOCGSKNS` of linux/sockios.h.
     const OF_SOCKET: libc::c_ulong = 0x894c;
@@ -82,10 +82,10 @@ pub fn namespace(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The process that connected a Unix socket, as it was then, whatever has its number now (`SO_PEERPIDFD`, kernel 6.5).
+/// Returns the process that connected a Unix socket, whichever process has its id now (`SO_PEERPIDFD`, kernel 6.5).
 ///
 /// # Errors
-/// `ENOPROTOOPT` from older kernels; `ESRCH` or `EINVAL` where it has ended and left nothing.
+/// `ENOPROTOOPT` from older kernels; `ESRCH` or `EINVAL` if it has ended and left nothing.
 pub fn peer_process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     /// Missing in the `libc` crate for this target.
     const SO_PEERPIDFD: i32 = 77;
@@ -107,7 +107,7 @@ pub fn peer_process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The addresses of all interfaces of this thread's network namespace.
+/// Returns the addresses of all interfaces in this thread's network namespace.
 ///
 /// # Errors
 /// The system's.
@@ -153,7 +153,7 @@ unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Lets as many connections wait to be accepted as the system allows (`net.core.somaxconn`).
+/// Raises the accept backlog to the system's limit (`net.core.somaxconn`).
 ///
 /// # Errors
 /// The system's.
@@ -165,11 +165,11 @@ pub fn raise_backlog(listener: &TcpListener) -> io::Result<()> {
     }
 }
 
-/// A non-blocking TCP socket that has begun to connect to `addr`. Whether it succeeds, [`TcpStream::take_error`] and
-/// [`TcpStream::peer_addr`] say once it can be written to.
+/// Returns a non-blocking TCP socket that has started to connect to `addr`. Once it is writable,
+/// [`TcpStream::take_error`] and [`TcpStream::peer_addr`] tell whether it succeeded.
 ///
 /// # Errors
-/// The system's: no descriptors left, the address cannot be reached.
+/// The system's: out of file descriptors, or the address is unreachable.
 pub fn connect(addr: &SocketAddr) -> io::Result<TcpStream> {
     let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -191,7 +191,7 @@ pub fn connect(addr: &SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// An address as the system takes it, and its length.
+/// Returns an address in the system's form, and its length.
 fn to_system(addr: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: all-zero is a valid storage.
     let mut storage: libc::sockaddr_storage = unsafe { core::mem::zeroed() };

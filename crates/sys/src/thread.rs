@@ -1,40 +1,40 @@
-//! Kernel threads: names, places, states. How the kernel schedules them is in [`crate::scheduling`].
+//! Kernel threads: names, CPUs, states. How the kernel schedules them is in [`crate::scheduling`].
 
 use crate::scheduling;
 use heddle_core::Ns;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 
-/// The number of the calling kernel thread.
+/// Returns the id of the calling kernel thread.
 pub fn id() -> u32 {
     // SAFETY: no arguments, no failure.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Names the calling thread: 15 bytes at most, of which the kernel cuts what is longer.
+/// Names the calling thread; the kernel truncates the name to 15 bytes.
 pub fn set_name(name: &core::ffi::CStr) {
     // SAFETY: the kernel reads up to the zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
-/// The CPU on which the calling thread runs now, by the system's number. About 20 ns.
+/// Returns the CPU on which the calling thread runs now, by the system's number. About 20 ns.
 pub fn current_cpu() -> u32 {
     // SAFETY: no arguments; it cannot fail where the C library is newer than 2.6.
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
-/// Sends `signal` to the kernel thread `tid` of this process; false if it is gone.
+/// Sends `signal` to the kernel thread `tid` of this process. Returns false if it is gone.
 pub fn signal(tid: u32, signal: i32) -> bool {
     // SAFETY: a system call on numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) == 0 }
 }
 
-/// Whether process `tgid` has a thread of the number `tid`, be it that it has ended and was not collected. One system
-/// call, by which nothing is sent.
+/// Returns whether process `tgid` has a thread `tid`, even one that has ended but was not collected. One system call,
+/// which sends nothing.
 pub fn is_in(tid: u32, tgid: u32) -> bool {
     // SAFETY: a system call on numbers; signal 0 is none.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, 0) } == 0;
-    // To ask one needs no right to send.
+    // Asking requires no right to send.
     sent || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 
@@ -43,7 +43,7 @@ pub fn is_in(tid: u32, tgid: u32) -> bool {
 pub struct CpuMask(libc::cpu_set_t);
 
 impl CpuMask {
-    /// Those of the calling thread.
+    /// Returns the CPUs of the calling thread.
     ///
     /// # Errors
     /// The system's.
@@ -58,7 +58,7 @@ impl CpuMask {
         }
     }
 
-    /// These, by the system's numbers.
+    /// Returns the set of these CPUs, by the system's numbers.
     pub fn of(cpus: &[u32]) -> CpuMask {
         // SAFETY: all-zero is an empty set; numbers beyond its size are ignored.
         unsafe {
@@ -70,10 +70,10 @@ impl CpuMask {
         }
     }
 
-    /// Confines the calling thread to them.
+    /// Restricts the calling thread to them.
     ///
     /// # Errors
-    /// The system's: none of the CPUs exists or is allowed.
+    /// The system's, if none of the CPUs exists or is allowed.
     pub fn apply(&self) -> io::Result<()> {
         // SAFETY: a valid set.
         if unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) } != 0 {
@@ -82,13 +82,13 @@ impl CpuMask {
         Ok(())
     }
 
-    /// As the kernel has them: a bit for each CPU.
+    /// Returns the kernel's form: a bit for each CPU.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: plain words without padding.
         unsafe { core::slice::from_raw_parts((&raw const self.0).cast(), size_of_val(&self.0)) }
     }
 
-    /// By the system's numbers.
+    /// Returns the CPUs, by the system's numbers.
     pub fn cpus(&self) -> Vec<u32> {
         let all = 0..libc::CPU_SETSIZE as usize;
         // SAFETY: numbers within the set.
@@ -96,7 +96,7 @@ impl CpuMask {
     }
 }
 
-/// The CPUs on which the calling thread may run, by the system's numbers.
+/// Returns the CPUs on which the calling thread may run, by the system's numbers.
 ///
 /// # Errors
 /// The system's.
@@ -104,30 +104,30 @@ pub fn affinity() -> io::Result<Vec<u32>> {
     CpuMask::current().map(|mask| mask.cpus())
 }
 
-/// Confines the calling thread to `cpus`.
+/// Restricts the calling thread to `cpus`.
 ///
 /// # Errors
-/// The system's: none of the CPUs exists or is allowed.
+/// The system's, if none of the CPUs exists or is allowed.
 pub fn pin(cpus: &[u32]) -> io::Result<()> {
     CpuMask::of(cpus).apply()
 }
 
-/// Whether the kernel thread `tid` of this process sleeps in the kernel, as opposed to running or waiting for a
-/// CPU. Reads /proc: about 10 us, and allocates nothing. False where it cannot tell.
+/// Returns whether the kernel thread `tid` of this process sleeps in the kernel, as opposed to running or waiting for a
+/// CPU. Reads /proc: about 10 us, and allocates nothing. Returns false if it cannot tell.
 pub fn is_asleep(tid: u32) -> bool {
     let mut stat = [0u8; 256];
     let stat = read_proc(tid, "stat", &mut stat);
-    // The name may hold anything, so the state is what follows the last parenthesis.
+    // The name may contain anything, so the state is what follows the last parenthesis.
     let name_ends = stat.windows(2).rposition(|two| two == b") ");
     name_ends.is_some_and(|at| matches!(stat.get(at + 2), Some(b'S' | b'D')))
 }
 
-/// The address of the futex on which the kernel thread `tid` of this process sleeps, as one does that waits for a
-/// lock of the C library or of Rust's. Reads /proc and allocates nothing, as [`is_asleep`]. None where it cannot
-/// tell.
+/// Returns the address of the futex on which the kernel thread `tid` of this process sleeps, as a thread does that
+/// waits for a lock of the C library or of Rust's. Like [`is_asleep`], it reads /proc and allocates nothing. Returns
+/// `None` if it cannot tell.
 pub fn awaited_futex(tid: u32) -> Option<usize> {
     let mut call = [0u8; 256];
-    // The number of the system call and its arguments; "running" where there is none.
+    // The number of the system call and its arguments; "running" if there is none.
     let call = core::str::from_utf8(read_proc(tid, "syscall", &mut call)).ok()?;
     let mut words = call.split_ascii_whitespace();
     let number: libc::c_long = words.next()?.parse().ok()?;
@@ -135,8 +135,8 @@ pub fn awaited_futex(tid: u32) -> Option<usize> {
     (number == libc::SYS_futex).then(|| usize::from_str_radix(address, 16).ok())?
 }
 
-/// What the kernel tells about the thread `tid` of this process in the file `name`, as much as there is room for;
-/// nothing if it is gone.
+/// Returns the contents of the file `name` for the thread `tid` of this process, as much as fits into `room`; nothing
+/// if the thread is gone.
 fn read_proc<'a>(tid: u32, name: &str, room: &'a mut [u8]) -> &'a [u8] {
     let mut path = [0u8; 40];
     let _ = write!(&mut path[..], "/proc/self/task/{tid}/{name}");
@@ -146,33 +146,33 @@ fn read_proc<'a>(tid: u32, name: &str, room: &'a mut [u8]) -> &'a [u8] {
     &room[..read]
 }
 
-/// Lets timed sleeps of the calling thread end within microseconds instead of the usual 50 us of slack, and asks
-/// the scheduler to run it at once when it wakes: by a nice value of -19 where that is allowed, and by the shortest
-/// slice. Priority is not enough: since Linux 6.12 a thread that shares the CPU keeps it for the rest of its slice of
-/// some milliseconds unless the one that wakes has a shorter one.
+/// Makes timed sleeps of the calling thread end within microseconds instead of the usual 50 us of slack, and asks the
+/// scheduler to run it at once when it wakes: by a nice value of -19 if that is allowed, and by the shortest slice.
+/// Priority is not enough: since Linux 6.12 a thread that shares the CPU keeps it for the rest of its slice of some
+/// milliseconds unless the thread that wakes has a shorter one.
 pub fn make_punctual() {
     // SAFETY: a system call on numbers, which may fail.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, id(), -19) };
     make_prompt();
 }
 
-/// The same at the nice value that the thread has: its share of the CPU stays what it is.
+/// Like [`make_punctual`], at the thread's current nice value: its share of the CPU stays the same.
 pub fn make_prompt() {
     set_timer_slack(Some(Ns(1)));
     ask_for_slice(SHORTEST_SLICE);
 }
 
-/// By how much the kernel may prolong timed sleeps of the calling thread; `None` for what the thread began with,
-/// which is 50 us for most.
+/// Sets by how much the kernel may prolong timed sleeps of the calling thread; `None` restores the thread's initial
+/// value, usually 50 us.
 pub fn set_timer_slack(slack: Option<Ns>) {
-    // Zero stands for the default.
+    // Zero means the default.
     let slack = slack.map_or(0, |slack| slack.0.max(1));
     // SAFETY: a system call on numbers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) };
 }
 
-/// How soon the kernel runs a thread that wakes: what [`make_punctual`] changes, and a thread inherits from the one
-/// that starts it.
+/// How soon the kernel runs a thread that wakes: what [`make_punctual`] changes, and a thread inherits from its
+/// creator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promptness {
     nice: i32,
@@ -181,7 +181,7 @@ pub struct Promptness {
 }
 
 impl Promptness {
-    /// That of the calling thread.
+    /// Returns that of the calling thread.
     pub fn of_caller() -> Promptness {
         Promptness {
             nice: scheduling::nice(0).unwrap_or(0),
@@ -191,7 +191,7 @@ impl Promptness {
         }
     }
 
-    /// Gives it to the calling thread, as far as the kernel permits.
+    /// Applies it to the calling thread, as far as the kernel permits.
     pub fn adopt(self) {
         let _ = scheduling::set_nice(0, self.nice);
         // SAFETY: a system call on numbers, which may fail.
@@ -200,10 +200,10 @@ impl Promptness {
     }
 }
 
-/// What the kernel grants at least.
+/// The minimum that the kernel grants.
 const SHORTEST_SLICE: u64 = 100_000;
 
-/// Asks for slices of `ns` for the calling thread; the kernel says no before Linux 6.12, or yes without doing so.
+/// Requests slices of `ns` for the calling thread. Before Linux 6.12 the kernel refuses, or accepts without effect.
 fn ask_for_slice(ns: u64) {
     if let Ok(mut attr) = scheduling::raw_attributes(0) {
         attr.sched_runtime = ns;
@@ -211,7 +211,7 @@ fn ask_for_slice(ns: u64) {
     }
 }
 
-/// Sleeps for `ns` or until a signal comes.
+/// Sleeps for `ns` or until a signal arrives.
 pub fn sleep(ns: heddle_core::Ns) {
     let ts = crate::futex::timespec(ns);
     // SAFETY: a valid time, no remainder wanted.

@@ -1,19 +1,19 @@
-//! A timer that interrupts one kernel thread by a signal.
+//! A timer that interrupts one kernel thread with a signal.
 
 use heddle_core::Ns;
 use std::io;
 
-/// A timer whose signal goes to the thread that made it. Any thread of the process may set it. That costs 0.4 us, and
-/// 1.5 us where it becomes the first of its CPU; to be interrupted costs 7 us on a virtual machine.
+/// A timer whose signal goes to the thread that created it. Any thread of the process may set it. That costs 0.4 us,
+/// and 1.5 us if it becomes the first of its CPU; being interrupted costs 7 us on a virtual machine.
 ///
 /// In virtual time (`--cfg virtual_time`) there is no timer behind it, and it never fires.
 ///
-/// The number of a timer that was deleted may be that of a later one: then a thread is interrupted in vain.
+/// The number of a deleted timer may be reused by a later one: then a thread is interrupted in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadTimer(i32);
 
 impl ThreadTimer {
-    /// A timer that is not set, and sends `signal` to the calling thread when it fires.
+    /// Returns a timer that is not set, and sends `signal` to the calling thread when it fires.
     ///
     /// # Errors
     /// The system's: `EAGAIN` beyond the limit on queued signals (`RLIMIT_SIGPENDING`).
@@ -21,8 +21,8 @@ impl ThreadTimer {
         ThreadTimer::on(libc::CLOCK_MONOTONIC, signal)
     }
 
-    /// The same on the calling thread's own CPU time, which stands still while it sleeps. The kernel looks at it in
-    /// its ticks only: every one to ten milliseconds.
+    /// Like [`ThreadTimer::new`], on the calling thread's own CPU time, which stands still while it sleeps. The kernel
+    /// checks it only in its ticks: every one to ten milliseconds.
     ///
     /// # Errors
     /// As above.
@@ -47,27 +47,27 @@ impl ThreadTimer {
         if result == 0 { Ok(ThreadTimer(number)) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The timer of this number.
+    /// Returns the timer with this number.
     pub fn from_number(number: i32) -> ThreadTimer {
         ThreadTimer(number)
     }
 
-    /// Its number in this process: zero or more.
+    /// Returns its number in this process: zero or more.
     pub fn number(self) -> i32 {
         self.0
     }
 
-    /// Lets it fire after `time`, at once if that is zero, and not at the time that was set before.
+    /// Makes it fire after `time`, at once if that is zero, instead of at the time set before.
     pub fn set(self, time: Ns) {
         self.set_to(time.max(Ns(1)), Ns::ZERO);
     }
 
-    /// Lets it fire after `time`, and after that time again and again.
+    /// Makes it fire after `time`, and then every `time`.
     pub fn repeat(self, time: Ns) {
         self.set_to(time, time);
     }
 
-    /// Lets it not fire.
+    /// Stops it.
     pub fn stop(self) {
         self.set_to(Ns::ZERO, Ns::ZERO);
     }
@@ -83,7 +83,7 @@ impl ThreadTimer {
         unsafe { libc::syscall(libc::SYS_timer_settime, self.0, 0, &raw const time, none) };
     }
 
-    /// Ends it.
+    /// Deletes it.
     pub fn delete(self) {
         if cfg!(virtual_time) {
             return;

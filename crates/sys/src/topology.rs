@@ -1,4 +1,4 @@
-//! Where CPUs sit, from sysfs.
+//! The location of CPUs, from sysfs.
 
 use heddle_core::CpuInfo;
 use std::fs;
@@ -9,7 +9,7 @@ fn number(path: &str) -> Option<u16> {
     text.trim().split([',', '-']).next()?.parse().ok()
 }
 
-/// The place of the CPU that the system calls `os_id`. What sysfs does not tell is taken as shared by all.
+/// Returns the location of the CPU that the system calls `os_id`. A level missing from sysfs counts as shared by all.
 pub fn cpu_info(os_id: u32) -> CpuInfo {
     let cpu = format!("/sys/devices/system/cpu/cpu{os_id}");
     let node = (0..1024u16).find(|n| fs::metadata(format!("{cpu}/node{n}")).is_ok());

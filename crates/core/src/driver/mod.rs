@@ -2,8 +2,8 @@
 //!
 //! A hook (the runtime, the agents, the event queue, the simulator, the test kit) owns tasks, CPUs and locks. The
 //! driver owns the conversation with the policy: it makes each call, publishes the length of the queue afterwards,
-//! checks the answer, and records the step. So a policy hears the same calls in the same order everywhere, and breaks
-//! the same rules everywhere.
+//! checks the answer, and records the step. So a policy sees the same calls in the same order everywhere, and is held
+//! to the same rules everywhere.
 //!
 //! ```text
 //!   hook                     driver                                    policy
@@ -48,28 +48,28 @@ use core::mem;
 
 /// What a hook does for the driver.
 pub trait Hook {
-    /// What the hook calls a task that it has taken out of a queue: a reference to it, or just its number.
+    /// The hook's handle of a task taken out of a queue: a reference to it, or just its number.
     type Claimed: Copy;
 
-    /// How many tasks wait in the queue of this call now. Called while the caller still owns the queue.
+    /// Publishes how many tasks wait in this call's queue. Called while the caller still owns the queue.
     fn publish(&self, len: usize);
 
-    /// The policy proposes `task`: notes that it waits in this queue no longer. `None` if it did not wait there,
-    /// which breaks [`Rule::NotWaiting`].
+    /// The policy proposes `task`: records that it no longer waits in this queue. Returns `None` if it did not wait
+    /// there, which breaks [`Rule::NotWaiting`].
     fn claim(&self, task: TaskId) -> Option<Self::Claimed>;
 
-    /// Something happened to `task` on `cpu`. Hooks that record no schedule do nothing, which costs nothing.
+    /// Records an event of `task` on `cpu`. Hooks that record no schedule do nothing, at no cost.
     #[inline(always)]
     fn record(&self, cpu: CpuId, task: TaskId, what: StepKind) {
         let _ = (cpu, task, what);
     }
 
-    /// `policy` broke `rule`. A hook that runs real programs says so and aborts: to go on would run a task twice, or
-    /// never.
+    /// `policy` broke `rule`. A hook that runs real programs reports it and aborts: continuing would run a task twice,
+    /// or never.
     fn broke(&self, policy: &'static str, rule: Rule) -> !;
 
-    /// `policy` panicked in its method `call` and the panic is on its way to the hook. A hook that holds locks says
-    /// so and aborts; returning lets the panic go on.
+    /// `policy` panicked in its method `call` and the panic is unwinding to the hook. A hook that holds locks reports
+    /// it and aborts; returning lets the panic continue.
     fn panicked(&self, policy: &'static str, call: &'static str) {
         let _ = (policy, call);
     }
@@ -83,14 +83,14 @@ pub struct Driver<'a, P: Policy, H: Hook> {
 }
 
 impl<'a, P: Policy, H: Hook> Driver<'a, P, H> {
-    /// A call for `cx.cpu`.
+    /// Returns a call for `cx.cpu`.
     #[inline(always)]
     pub fn new(policy: &'a P, cx: Cx<'a, P::Task>, hook: H) -> Self {
         Driver { policy, cx, hook }
     }
 
-    /// The same with a queue that the caller owns or has locked: that of `cx.cpu`, a victim's, or in the central
-    /// model the only one.
+    /// Adds a queue that the caller owns or has locked: that of `cx.cpu`, a victim's, or in the central model the only
+    /// one.
     #[inline(always)]
     pub fn on(self, queue: &'a mut P::Queue) -> RunQueue<'a, P, H> {
         RunQueue { driver: self, queue }
@@ -102,8 +102,8 @@ impl<'a, P: Policy, H: Hook> Driver<'a, P, H> {
         self.call("task_init", |policy, cx| policy.task_init(cx, task));
     }
 
-    /// The CPU in whose queue a task that is new or woken goes; `home` is where it was created or last ran. The
-    /// policy is asked only where there is a choice.
+    /// Returns the CPU whose queue receives a new or woken task; `home` is where it was created or last ran. The policy
+    /// is asked only if there is a choice.
     #[inline]
     pub fn place(&self, task: TaskId, home: CpuId) -> CpuId {
         let cpus = self.cx.topology().len();
@@ -117,7 +117,7 @@ impl<'a, P: Policy, H: Hook> Driver<'a, P, H> {
         cpu
     }
 
-    /// Calls the policy; a panic of it goes through [`Hook::panicked`].
+    /// Calls the policy; its panic goes through [`Hook::panicked`].
     #[inline(always)]
     fn call<R>(&self, name: &'static str, f: impl FnOnce(&P, &Cx<'a, P::Task>) -> R) -> R {
         let guard = Guard::<P, H> { hook: &self.hook, call: name, policy: self.policy };
@@ -132,7 +132,7 @@ impl<'a, P: Policy, H: Hook> Driver<'a, P, H> {
     }
 }
 
-/// Dropped only where the policy panics.
+/// Dropped only if the policy panics.
 struct Guard<'a, P: Policy, H: Hook> {
     hook: &'a H,
     call: &'static str,

@@ -1,25 +1,25 @@
-//! What a policy needs of its hook, and hooks that cannot offer it.
+//! What a policy requires of its hook, and hooks that cannot provide it.
 
 use crate::Policy;
 use core::fmt;
 
-/// What a hook can do for a policy, or why not.
+/// What a hook can do for a policy, or why it cannot.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
     /// Takes a running task off its CPU: [`Policy::quantum`] and [`Policy::PREEMPTS`].
     pub preemption: Result<(), &'static str>,
-    /// Tells the policy of the end of each turn as it comes: [`Policy::COUNTS_RUNNING`].
+    /// Reports the end of each turn to the policy as it happens: [`Policy::COUNTS_RUNNING`].
     pub ends: Result<(), &'static str>,
 }
 
 impl Abilities {
-    /// Everything.
+    /// All abilities.
     pub const ALL: Abilities = Abilities { preemption: Ok(()), ends: Ok(()) };
 
-    /// Whether `policy` can run here.
+    /// Returns whether `policy` can run here.
     ///
     /// # Errors
-    /// What it needs and this hook lacks.
+    /// The ability that the policy needs and this hook lacks.
     pub fn suffice<P: Policy>(&self, policy: &P) -> Result<(), Lacks> {
         let lacks = |need, why| Lacks { policy: P::NAME, need, why };
         if P::PREEMPTS || policy.quantum().is_some() {
@@ -39,7 +39,7 @@ pub struct Lacks {
     pub policy: &'static str,
     /// What the policy does, as a verb phrase.
     pub need: &'static str,
-    /// Why the hook has no use for that, as a sentence without its full stop.
+    /// Why the hook cannot do that, as a sentence without its full stop.
     pub why: &'static str,
 }
 

@@ -1,10 +1,10 @@
-//! What a policy wants to run.
+//! A policy's choice of what to run.
 
 use super::{Hook, RunQueue};
 use crate::{CpuId, Enqueue, Policy, StepKind, TaskId};
 use core::mem;
 
-/// A task that the policy has let go of, and that runs nowhere yet (ghOSt, section 3.2: a transaction).
+/// A task that the policy has released and that is not running yet (ghOSt, section 3.2: a transaction).
 ///
 /// It ends in exactly one of four ways (D1); dropping it panics, because the task would be lost.
 #[derive(Debug)]
@@ -20,39 +20,39 @@ impl<C: Copy> Proposal<C> {
         Proposal { task, claimed }
     }
 
-    /// Which task.
+    /// The task.
     #[inline]
     pub fn task(&self) -> TaskId {
         self.task
     }
 
-    /// What the hook calls it.
+    /// The hook's reference to the task.
     #[inline]
     pub fn claimed(&self) -> C {
         self.claimed
     }
 
-    /// The task runs on `cpu` from now on.
+    /// Runs the task on `cpu` from now on.
     #[inline(always)]
     pub fn commit(self, hook: &impl Hook, cpu: CpuId) -> C {
         hook.record(cpu, self.task, StepKind::Start);
         self.withdraw()
     }
 
-    /// The task cannot run: it goes back into `queue`.
+    /// Returns the task, which cannot run, to `queue`.
     pub fn reject<P: Policy, H: Hook>(self, queue: &mut RunQueue<'_, P, H>) -> C {
         queue.enqueue(self.task, Enqueue::CommitFailed);
         self.withdraw()
     }
 
-    /// The task waits in `queue`, another one than it comes from.
+    /// Makes the task wait in `queue`, a different queue from the one it came from.
     pub fn migrate<P: Policy, H: Hook>(self, queue: &mut RunQueue<'_, P, H>) -> C {
         queue.enqueue(self.task, Enqueue::Migrated);
         self.withdraw()
     }
 
-    /// The hook keeps the task: a dispatcher has it on its way to a CPU, or an agent has learned that it sleeps or
-    /// has ended, and tells the policy by `block` or `exit`.
+    /// Leaves the task with the hook: a dispatcher has it on its way to a CPU, or an agent has learned that it sleeps
+    /// or has ended, and tells the policy by `block` or `exit`.
     #[inline(always)]
     pub fn withdraw(self) -> C {
         let claimed = self.claimed;

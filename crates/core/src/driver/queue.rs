@@ -3,21 +3,21 @@
 use super::{Driver, Hook, Proposal, Rule, STEAL_LIMIT, Stolen};
 use crate::{CpuId, CpuSet, Cx, Dispatch, Enqueue, Model, Ns, Policy, Resched, StepKind, TaskId};
 
-/// A run queue for the length of one call; see [`Driver::on`].
+/// A run queue for the duration of one call; see [`Driver::on`].
 pub struct RunQueue<'a, P: Policy, H: Hook> {
     pub(super) driver: Driver<'a, P, H>,
     pub(super) queue: &'a mut P::Queue,
 }
 
 impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
-    /// How many tasks wait.
+    /// Returns the number of waiting tasks.
     #[inline]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.driver.call("len", |policy, _| policy.len(self.queue))
     }
 
-    /// The hook of this call.
+    /// Returns the hook of this call.
     #[inline]
     pub fn hook(&self) -> &H {
         &self.driver.hook
@@ -33,7 +33,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
         self.publish();
     }
 
-    /// What the CPU of this call shall run next.
+    /// Returns what the CPU of this call should run next.
     #[inline(always)]
     pub fn dequeue(&mut self) -> Option<Proposal<H::Claimed>> {
         let task = self.call("dequeue", |policy, cx, queue| policy.dequeue(cx, queue))?;
@@ -41,7 +41,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
         Some(self.propose(task))
     }
 
-    /// The running task goes to sleep.
+    /// Called when the running task goes to sleep.
     #[inline(always)]
     pub fn block(&mut self, task: TaskId) {
         self.driver.hook.record(self.driver.cx.cpu, task, StepKind::Block);
@@ -49,7 +49,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
         self.publish();
     }
 
-    /// The running task has ended.
+    /// Called when the running task has ended.
     #[inline(always)]
     pub fn exit(&mut self, task: TaskId) {
         self.driver.hook.record(self.driver.cx.cpu, task, StepKind::Exit);
@@ -57,7 +57,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
         self.publish();
     }
 
-    /// Whether `task`, which has run for `ran` since it got the CPU, may run on.
+    /// Returns whether `task`, which has run for `ran` since it got the CPU, may continue.
     #[inline]
     pub fn tick(&mut self, task: TaskId, ran: Ns) -> Resched {
         let answer = self.call("tick", |policy, cx, queue| policy.tick(cx, queue, task, ran));
@@ -68,7 +68,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
         answer
     }
 
-    /// Whose task shall make way for `task`, which was just enqueued here and which no idle CPU takes.
+    /// Returns the CPU whose task should yield to `task`, which was just enqueued here and which no idle CPU takes.
     #[inline]
     pub fn preempt(&mut self, task: TaskId) -> Option<CpuId> {
         let named = self.call("preempt", |policy, cx, queue| policy.preempt(cx, queue, task));
@@ -81,7 +81,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
         Some(cpu)
     }
 
-    /// Lets the policy hand out tasks to the CPUs of `idle`; `assigned` hears of each. Central model only.
+    /// Lets the policy hand out tasks to the CPUs of `idle`; `assigned` is called for each. Central model only.
     pub fn poll(&mut self, idle: CpuSet, assigned: impl FnMut(CpuId, Proposal<H::Claimed>)) {
         let Self { driver, queue } = self;
         let mut round = Round { driver, idle, assigned };
@@ -89,7 +89,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
         self.publish();
     }
 
-    /// Takes up to `limit` tasks from this queue, which is that of `from`, for the CPU of this call.
+    /// Takes up to `limit` tasks from this queue, which belongs to `from`, for the CPU of this call.
     pub(super) fn steal(&mut self, from: CpuId, limit: usize) -> Stolen<H::Claimed> {
         let mut stolen = Stolen::new();
         for _ in 0..limit.clamp(1, STEAL_LIMIT) {

@@ -1,4 +1,4 @@
-//! What a policy can do wrong, as far as a driver can see.
+//! A policy's faults, as far as a driver can detect them.
 
 use crate::{CpuId, TaskId};
 use core::fmt;
@@ -7,19 +7,19 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rule {
-    /// `dequeue`, `steal` or `poll` proposed a task that does not wait in that queue: it was proposed before, runs
-    /// already, sleeps, has ended, waits elsewhere, or never was.
+    /// `dequeue`, `steal` or `poll` proposed a task that does not wait in that queue: it was already proposed, runs,
+    /// sleeps, has ended, waits elsewhere, or never existed.
     NotWaiting(TaskId),
     /// `place` or `preempt` named a CPU that does not exist, or `preempt` one of another queue.
     NoSuchCpu {
-        /// The method that did.
+        /// The method at fault.
         call: &'static str,
         /// The CPU that it named.
         cpu: CpuId,
     },
     /// `balance` named a CPU that does not exist, or the one that asked.
     NoVictim(CpuId),
-    /// `balance` answered `Later(0)`: that is no answer, since the hook would have to ask again at once.
+    /// `balance` answered `Later(0)`, which is no answer: the hook would have to ask again at once.
     NoDelay,
     /// `poll` assigned a task to a CPU that is not idle.
     BusyCpu(CpuId),

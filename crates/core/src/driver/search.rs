@@ -3,20 +3,19 @@
 use super::{Driver, Hook, Proposal, Rule, RunQueue};
 use crate::{Balance, CpuId, Cx, Model, Ns, Policy};
 
-/// How often `balance` is asked in one search, for each CPU: enough for a policy that visits every queue twice, by
-/// chance.
+/// How often one search asks `balance`, for each CPU: enough for a policy that visits every queue twice, at random.
 pub const ATTEMPTS: usize = 8;
 
-/// The most tasks that one search takes, whatever [`Policy::steal_limit`] says.
+/// The most tasks that one search takes, whatever [`Policy::steal_limit`] returns.
 pub const STEAL_LIMIT: usize = 8;
 
-/// How a hook reaches the queue of another CPU: it owns all queues, or locks the one in question.
+/// How a hook reaches another CPU's queue: it owns all queues, or locks the one in question.
 pub trait Victims<P: Policy> {
-    /// The hook of the driver that shows a queue.
+    /// The driver hook that a queue is presented with.
     type Hook: Hook;
 
-    /// Shows the queue of `victim` to `take`, for the CPU that searches. `None` if the queue is in use and the hook
-    /// does not wait for it; the search goes on with the next one.
+    /// Passes the queue of `victim` to `take`, for the CPU that searches. Returns `None` if the queue is in use and the
+    /// hook does not wait for it; the search then moves on to the next.
     fn reach<R>(
         &mut self,
         victim: CpuId,
@@ -33,8 +32,8 @@ pub struct OwnedQueues<'a, P: Policy, F> {
 }
 
 impl<'a, P: Policy, F> OwnedQueues<'a, P, F> {
-    /// For a search of `cx.cpu`. `queues` are in the order of the CPUs; `hook` makes the hook of a call about the
-    /// queue of its argument.
+    /// Returns the victims for a search of `cx.cpu`. `queues` are in CPU order; `hook` makes the hook of a call about
+    /// the queue of its argument.
     pub fn new(policy: &'a P, cx: Cx<'a, P::Task>, queues: &'a mut [P::Queue], hook: F) -> Self {
         OwnedQueues { policy, cx, queues, hook }
     }
@@ -56,16 +55,16 @@ impl<P: Policy, H: Hook, F: FnMut(CpuId) -> H> Victims<P> for OwnedQueues<'_, P,
 /// The result of a search.
 #[must_use]
 pub enum SearchResult<C: Copy> {
-    /// These tasks: the first runs, the others wait in the queue of the CPU that searched.
+    /// These tasks: the first runs, the others wait in the searching CPU's queue.
     Tasks(Stolen<C>),
-    /// None; search again after this long, if nothing happens before.
+    /// None; search again after this long, unless something happens before.
     Later(Ns),
     /// None, and no reason to search again until something happens.
     Nothing,
 }
 
 impl<P: Policy, H: Hook> Driver<'_, P, H> {
-    /// Takes tasks from the queues that the policy names, one after the other, until one has any.
+    /// Takes tasks from the queues that the policy names, one after another, until one has any.
     pub fn search<V: Victims<P>>(
         &self,
         victims: &mut V,
@@ -95,7 +94,7 @@ impl<P: Policy, H: Hook> Driver<'_, P, H> {
     }
 }
 
-/// Proposals from one queue, in their order. Like a single one it must not be dropped while it holds any.
+/// Proposals from one queue, in order. Like a single proposal, it must not be dropped while it holds any.
 #[must_use]
 pub struct Stolen<C: Copy> {
     tasks: [Option<Proposal<C>>; STEAL_LIMIT],
@@ -116,7 +115,7 @@ impl<C: Copy> Stolen<C> {
         (self.len > 0).then_some(self)
     }
 
-    /// How many there are: at least one in [`SearchResult::Tasks`].
+    /// Returns their number: at least one in [`SearchResult::Tasks`].
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.len

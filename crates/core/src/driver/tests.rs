@@ -1,4 +1,4 @@
-//! The invariants of the driver, with a policy that does what a test tells it.
+//! The driver's invariants, with a policy controlled by the test.
 
 extern crate std;
 use super::*;
@@ -92,7 +92,7 @@ impl<const CENTRAL: bool> Policy for Scripted<CENTRAL> {
     }
 }
 
-/// Two CPUs, and what the driver told of them.
+/// Two CPUs, and what the driver reported about them.
 struct Machine {
     infos: [CpuInfo; 2],
     turns: TurnTime,
@@ -193,7 +193,7 @@ impl Machine {
     }
 }
 
-/// The queue of CPU 0, for thefts, which are counted.
+/// The queue of CPU 0, counting thefts.
 struct Shelf<'a> {
     machine: &'a Machine,
     policy: &'a Scripted<false>,
@@ -214,7 +214,7 @@ impl<'a> Victims<Scripted<false>> for Shelf<'a> {
     }
 }
 
-/// The rule that `f` breaks.
+/// Returns the rule that `f` breaks.
 fn broken(f: impl FnOnce()) -> Option<Rule> {
     let panic = catch_unwind(AssertUnwindSafe(f)).err()?;
     panic.downcast::<Rule>().ok().map(|rule| *rule)

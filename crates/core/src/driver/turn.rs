@@ -1,4 +1,4 @@
-//! How long tasks keep a CPU, and how long one that comes now would wait.
+//! How long tasks keep a CPU, and how long a newly arriving task would wait.
 
 use crate::Ns;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,38 +6,38 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The weight of the past in the average, in per cent: alpha is 0.05 (SKQ, section 4.2).
 const PAST: u64 = 95;
 
-/// The turns of one CPU. Written by that CPU alone, read by all; what others read may be a little out of date.
+/// The turns of one CPU. Written by that CPU alone and read by all, so readers may see slightly stale values.
 #[derive(Debug, Default)]
 pub struct TurnTime {
-    /// When the present turn began, plus one; zero where there is none.
+    /// When the current turn began, plus one; zero if there is none.
     since: AtomicU64,
-    /// How long a task takes, on average, in nanoseconds.
+    /// Average time per task, in nanoseconds.
     average: AtomicU64,
-    /// How many tasks the present turn is for.
+    /// Number of tasks in the current turn.
     tasks: AtomicU64,
 }
 
 impl TurnTime {
-    /// The CPU begins to work on `tasks` tasks at `now`: one, except where a thread takes several events at once.
+    /// Starts a turn for `tasks` tasks at `now`: one, unless a thread takes several events at once.
     #[inline]
     pub fn begin(&self, now: Ns, tasks: usize) {
         self.tasks.store(tasks as u64, Relaxed);
         self.since.store(now.0.saturating_add(1), Relaxed);
     }
 
-    /// When the present turn began; `None` where there is none.
+    /// Returns when the current turn began; `None` if there is none.
     #[inline]
     pub fn since(&self) -> Option<Ns> {
         self.since.load(Relaxed).checked_sub(1).map(Ns)
     }
 
-    /// How many tasks the present or last turn is or was for.
+    /// Returns the number of tasks in the current or last turn.
     #[inline]
     pub fn tasks(&self) -> u64 {
         self.tasks.load(Relaxed)
     }
 
-    /// The CPU has finished what it began. A turn for no task says nothing of how long tasks take.
+    /// Ends the turn. A turn for no task does not count towards the average.
     #[inline]
     pub fn end(&self, now: Ns) {
         let Some(Ns(since)) = self.since() else { return };
@@ -52,20 +52,20 @@ impl TurnTime {
         self.average.store(average, Relaxed);
     }
 
-    /// How long a task takes, on average; zero before the first has ended.
+    /// Returns the average time per task; zero before the first has ended.
     #[inline]
     pub fn average(&self) -> Ns {
         Ns(self.average.load(Relaxed))
     }
 
-    /// Starts from an average that is known.
+    /// Starts from a known average.
     pub fn set_average(&self, average: Ns) {
         self.average.store(average.0, Relaxed);
     }
 
-    /// How long a task that comes at `now` behind `waiting` others will wait: what is left of the present turn, and a
-    /// turn for each (`t_ret + t_avg * (n_ret + n_cur)` in SKQ, section 4.2). A turn that takes longer than the
-    /// average may end at any moment.
+    /// Returns how long a task that arrives at `now` behind `waiting` others will wait: the rest of the current turn,
+    /// and a turn for each (`t_ret + t_avg * (n_ret + n_cur)` in SKQ, section 4.2). A turn that exceeds the average may
+    /// end at any moment.
     #[inline]
     pub fn wait(&self, now: Ns, waiting: usize) -> Ns {
         let average = self.average.load(Relaxed);

@@ -1,11 +1,11 @@
 //! The intrusive ordered run queue.
 //!
 //! A treap (Seidel and Aragon, Algorithmica 16, 1996): a search tree by key and a heap by pseudo-random priority, so
-//! that its shape is that of a tree into which the keys came in random order, whatever order they did come in. Of the
+//! its shape is that of a tree into which the keys were inserted in random order, whatever the actual order. Of the
 //! balanced trees it needs the least code and the fewest writes: two rotations on average to insert or remove.
-//! Priorities are drawn from the tree's own generator, so that equal histories give equal trees (I3).
+//! Priorities come from the tree's own generator, so equal histories give equal trees (I3).
 //!
-//! Among equal keys the newest is put last, and rotations keep the order of all nodes: ties are first in, first out.
+//! Among equal keys the newest comes last, and rotations keep the order of all nodes: ties are first in, first out.
 
 mod node;
 #[cfg(test)]
@@ -18,13 +18,13 @@ use crate::{TaskId, TaskSlot};
 use core::sync::atomic::Ordering::Relaxed;
 use node::{LEFT, Nodes, RIGHT, before};
 
-/// A queue of tasks in the order of a key, ties first in, first out, chained through the tasks themselves.
+/// A queue of tasks ordered by key, ties first in, first out, chained through the tasks themselves.
 ///
-/// It needs no memory of its own and has no capacity to exceed: a task stands in at most one queue (I2). With `n`
-/// tasks, operations take O(log n) expected time; `len`, `first` and `first_key` take constant time.
+/// It needs no memory of its own and has no capacity to exceed: a task is in at most one queue (I2). With `n` tasks,
+/// operations take O(log n) expected time; `len`, `first` and `first_key` take constant time.
 ///
-/// Keys are compared by their signed difference, as virtual times must be that wrap around: those in one tree at a
-/// time lie within 2^63 of each other. So do ranks, and bounds with the keys.
+/// Keys are compared by their signed difference, as wrapping virtual times require: all keys in one tree at a time lie
+/// within 2^63 of each other. The same holds for ranks, and for bounds compared with the keys.
 ///
 /// ```
 /// use heddle_core::{TaskId, TaskSlot, TaskTree, TreeNode};
@@ -43,7 +43,7 @@ pub struct TaskTree {
     root: u32,
     first: u32,
     len: u32,
-    /// The state from which priorities are drawn.
+    /// The state of the priority generator.
     seed: u32,
 }
 
@@ -58,36 +58,36 @@ fn some(index: u32) -> Option<TaskId> {
 }
 
 impl TaskTree {
-    /// How many tasks wait.
+    /// Returns the number of waiting tasks.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether no task waits.
+    /// Returns whether no task waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The task with the least key.
+    /// Returns the task with the least key.
     #[inline]
     pub fn first(&self) -> Option<TaskId> {
         some(self.first)
     }
 
-    /// The least key.
+    /// Returns the least key.
     #[inline]
     pub fn first_key<T: TreeTask>(&self, slots: &[TaskSlot<T>]) -> Option<u64> {
         self.first().map(|first| slots[first.index()].policy.node().key())
     }
 
-    /// The task with the largest key; among equal ones, the one that came last.
+    /// Returns the task with the largest key; among equal ones, the newest.
     pub fn last<T: TreeTask>(&self, slots: &[TaskSlot<T>]) -> Option<TaskId> {
         some(Nodes(slots).end(self.root, RIGHT))
     }
 
-    /// The first task whose key is `bound` or more.
+    /// Returns the first task whose key is at least `bound`.
     pub fn first_from<T: TreeTask>(&self, slots: &[TaskSlot<T>], bound: u64) -> Option<TaskId> {
         let nodes = Nodes(slots);
         let (mut found, mut at) = (NIL, self.root);
@@ -99,7 +99,8 @@ impl TaskTree {
         some(found)
     }
 
-    /// The task with the least rank among those whose key is `bound` or less; among equal ranks, the first in order.
+    /// Returns the task with the least rank among those whose key is at most `bound`; among equal ranks, the first in
+    /// order.
     pub fn least_until<T: TreeTask>(&self, slots: &[TaskSlot<T>], bound: u64) -> Option<TaskId> {
         let nodes = Nodes(slots);
         let mut best: Option<(u64, u32)> = None;
@@ -115,7 +116,7 @@ impl TaskTree {
                 at = left;
                 continue;
             }
-            // All that is left of here counts, and here; further right, some.
+            // Everything to the left counts, and this node; to the right, only part.
             if left != NIL {
                 consider(nodes.least(left), left);
             }
@@ -125,19 +126,19 @@ impl TaskTree {
         best.map(|(rank, root)| TaskId(nodes.find_least(root, rank)))
     }
 
-    /// Puts `task` in order, behind those with the same key.
+    /// Inserts `task` in order, behind those with the same key.
     ///
     /// # Panics
-    /// If the task already stands in a queue (I2).
+    /// If the task is already in a queue (I2).
     #[inline]
     pub fn insert<T: TreeTask>(&mut self, slots: &[TaskSlot<T>], task: TaskId, key: u64) {
         self.insert_ranked(slots, task, key, 0);
     }
 
-    /// The same with a rank, by which [`least_until`](TaskTree::least_until) finds it.
+    /// Inserts `task` with a rank, by which [`least_until`](TaskTree::least_until) finds it.
     ///
     /// # Panics
-    /// If the task already stands in a queue (I2).
+    /// If the task is already in a queue (I2).
     pub fn insert_ranked<T: TreeTask>(
         &mut self,
         slots: &[TaskSlot<T>],
@@ -158,7 +159,7 @@ impl TaskTree {
         self.len += 1;
     }
 
-    /// Takes the task with the least key.
+    /// Removes the task with the least key.
     #[inline]
     pub fn pop_first<T: TreeTask>(&mut self, slots: &[TaskSlot<T>]) -> Option<TaskId> {
         let task = self.first()?;
@@ -166,15 +167,15 @@ impl TaskTree {
         Some(task)
     }
 
-    /// Takes `task` out, wherever it stands in this tree. The caller knows that it is this tree and no other.
+    /// Removes `task` from anywhere in this tree. The caller knows that it is in this tree and no other.
     ///
     /// # Panics
-    /// If the task stands in no queue.
+    /// If the task is in no queue.
     pub fn remove<T: TreeTask>(&mut self, slots: &[TaskSlot<T>], task: TaskId) {
         assert!(slots[task.index()].is_queued(), "{task} stands in no queue");
         let (nodes, own) = (Nodes(slots), task.0);
         if self.first == own {
-            // Nothing is left of it, so what follows is to its right, else above.
+            // It has no left child, so its successor is to its right, else above.
             let right = nodes.end(nodes.child(own, RIGHT), LEFT);
             self.first = if right == NIL { nodes.parent(own) } else { right };
         }
@@ -194,7 +195,8 @@ impl TaskTree {
         self.len -= 1;
     }
 
-    /// The next priority: a Weyl sequence, stirred (the finaliser of MurmurHash3), which repeats after 2^32 draws.
+    /// Returns the next priority: a Weyl sequence, mixed by the finaliser of MurmurHash3, which repeats after 2^32
+    /// draws.
     fn draw(&mut self) -> u32 {
         self.seed = self.seed.wrapping_add(0x9E37_79B9);
         let mut x = self.seed;
@@ -203,7 +205,7 @@ impl TaskTree {
         x ^ x >> 16
     }
 
-    /// Hangs `own` as a leaf where its key belongs.
+    /// Links `own` as a leaf where its key belongs.
     fn hang<T: TreeTask>(&mut self, nodes: &Nodes<'_, T>, own: u32, key: u64) {
         let (mut parent, mut side, mut at, mut leftmost) = (NIL, LEFT, self.root, true);
         while at != NIL {
@@ -226,7 +228,7 @@ impl TaskTree {
         parent != NIL && nodes.priority(parent) < nodes.priority(own)
     }
 
-    /// Exchanges `child` with its parent; the order of the nodes stays as it is.
+    /// Exchanges `child` with its parent, keeping the order of the nodes.
     fn rotate_up<T: TreeTask>(&mut self, nodes: &Nodes<'_, T>, child: u32) {
         let parent = nodes.parent(child);
         let side = nodes.side(parent, child);
@@ -237,7 +239,7 @@ impl TaskTree {
         nodes.refresh(child);
     }
 
-    /// Hangs `heir`, which may be [`NIL`], where `own` hangs.
+    /// Links `heir`, which may be [`NIL`], in place of `own`.
     fn replace<T: TreeTask>(&mut self, nodes: &Nodes<'_, T>, own: u32, heir: u32) {
         match nodes.parent(own) {
             NIL => {
@@ -249,7 +251,7 @@ impl TaskTree {
     }
 }
 
-/// Brings the least ranks up to date from `at` upwards, as far as they change.
+/// Updates the least ranks from `at` upwards, as far as they change.
 fn climb<T: TreeTask>(nodes: &Nodes<'_, T>, mut at: u32) {
     while at != NIL && nodes.refresh(at) {
         at = nodes.parent(at);

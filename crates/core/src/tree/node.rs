@@ -1,35 +1,35 @@
-//! What a tree keeps in each task, and how it reaches it.
+//! The tree's per-task state, and how the tree reaches it.
 
 use crate::TaskSlot;
 use crate::task::NIL;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The place of a task in a [`crate::TaskTree`]: a field of the policy's own state, so that tasks of policies without
-/// trees do not grow. 48 bytes of relaxed atomics (I1); what it holds means something only while the task is in a tree.
+/// The place of a task in a [`crate::TaskTree`]: a field of the policy's own state, so tasks of policies without trees
+/// do not grow. 48 bytes of relaxed atomics (I1), meaningful only while the task is in a tree.
 #[derive(Debug, Default)]
 pub struct TreeNode {
     children: [AtomicU32; 2],
     parent: AtomicU32,
-    /// No child has a higher one than its parent, which keeps the tree shallow.
+    /// No child has a higher priority than its parent, which keeps the tree shallow.
     priority: AtomicU32,
     key: AtomicU64,
     rank: AtomicU64,
-    /// The least rank in the subtree of which this node is the root.
+    /// The least rank in the subtree under this node.
     least: AtomicU64,
 }
 
 impl TreeNode {
-    /// The key under which the task was inserted last.
+    /// Returns the key under which the task was last inserted.
     pub fn key(&self) -> u64 {
         self.key.load(Relaxed)
     }
 
-    /// The rank with which the task was inserted last.
+    /// Returns the rank with which the task was last inserted.
     pub fn rank(&self) -> u64 {
         self.rank.load(Relaxed)
     }
 
-    /// A leaf that hangs nowhere yet.
+    /// Makes it a leaf that is not in a tree yet.
     pub(super) fn set(&self, key: u64, rank: u64, priority: u32) {
         self.children.iter().for_each(|child| child.store(NIL, Relaxed));
         self.parent.store(NIL, Relaxed);
@@ -40,7 +40,7 @@ impl TreeNode {
     }
 }
 
-/// The state of a task that can stand in a [`crate::TaskTree`].
+/// The state of a task that can be in a [`crate::TaskTree`].
 ///
 /// ```
 /// use heddle_core::{TreeNode, TreeTask, Var};
@@ -58,7 +58,7 @@ impl TreeNode {
 /// }
 /// ```
 pub trait TreeTask {
-    /// The field that the tree uses.
+    /// Returns the field that the tree uses.
     fn node(&self) -> &TreeNode;
 }
 
@@ -68,7 +68,7 @@ impl TreeTask for TreeNode {
     }
 }
 
-/// Whether `a` comes before `b` on a circle of 2^64 values of which less than half is in use at a time.
+/// Returns whether `a` precedes `b` on a circle of 2^64 values, less than half of which are in use at a time.
 #[inline]
 pub(super) fn before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
@@ -103,13 +103,13 @@ impl<T: TreeTask> Nodes<'_, T> {
         self.at(index).priority.load(Relaxed)
     }
 
-    /// On which side of `parent` its child `child` hangs.
+    /// Returns on which side of `parent` its child `child` is.
     #[inline]
     pub fn side(&self, parent: u32, child: u32) -> usize {
         if self.child(parent, LEFT) == child { LEFT } else { RIGHT }
     }
 
-    /// Hangs `child`, which may be [`NIL`], under `parent`, which may not.
+    /// Links `child`, which may be [`NIL`], under `parent`, which must not be.
     #[inline]
     pub fn link(&self, parent: u32, side: usize, child: u32) {
         self.at(parent).children[side].store(child, Relaxed);
@@ -123,7 +123,7 @@ impl<T: TreeTask> Nodes<'_, T> {
         }
     }
 
-    /// The last node that is reached by going to one side only.
+    /// Returns the last node reached by going to one side only.
     pub fn end(&self, mut from: u32, side: usize) -> u32 {
         while from != NIL && self.child(from, side) != NIL {
             from = self.child(from, side);
@@ -131,13 +131,13 @@ impl<T: TreeTask> Nodes<'_, T> {
         from
     }
 
-    /// The least rank under `root`, which may not be [`NIL`].
+    /// Returns the least rank under `root`, which must not be [`NIL`].
     #[inline]
     pub fn least(&self, root: u32) -> u64 {
         self.at(root).least.load(Relaxed)
     }
 
-    /// Computes the least rank under `root` from its children; whether it is another one than before.
+    /// Recomputes the least rank under `root` from its children. Returns whether it changed.
     #[inline]
     pub fn refresh(&self, root: u32) -> bool {
         let mut least = self.at(root).rank();
@@ -151,7 +151,7 @@ impl<T: TreeTask> Nodes<'_, T> {
         changed
     }
 
-    /// The first node under `root` with just the rank `least`, which is the least one there.
+    /// Returns the first node under `root` with exactly the rank `least`, which is the least one there.
     pub fn find_least(&self, mut root: u32, least: u64) -> u32 {
         loop {
             let left = self.child(root, LEFT);

@@ -1,4 +1,4 @@
-//! The tree does what an ordered map does, and stays shallow.
+//! The tree behaves like an ordered map, and stays shallow.
 
 extern crate std;
 use super::*;
@@ -28,8 +28,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Tasks and ranks in the order of key and arrival. Keys and ranks are offsets from an origin, so that the real ones
-/// may wrap around.
+/// Tasks and ranks in the order of key and arrival. Keys and ranks are offsets from an origin, so the real ones may
+/// wrap around.
 type Model = BTreeMap<(u64, usize), (u32, u64)>;
 
 fn position(model: &Model, task: u32) -> Option<(u64, usize)> {
@@ -45,7 +45,7 @@ fn first_from(model: &Model, bound: u64) -> Option<TaskId> {
     model.range((bound, 0)..).next().map(|(_, (task, _))| TaskId(*task))
 }
 
-/// The depth under `root`, after a look at the links, the order of priorities and the least ranks.
+/// Returns the depth under `root`, after checking the links, the order of priorities and the least ranks.
 fn sound(slots: &[TaskSlot<TreeNode>], root: u32) -> usize {
     let nodes = Nodes(slots);
     let below = [LEFT, RIGHT].map(|side| nodes.child(root, side));
@@ -61,7 +61,7 @@ fn sound(slots: &[TaskSlot<TreeNode>], root: u32) -> usize {
 }
 
 proptest! {
-    /// The tree does what a `BTreeMap` does, for any sequence of operations and any origin of keys and ranks.
+    /// The tree behaves like a `BTreeMap`, for any sequence of operations and any origin of keys and ranks.
     #[test]
     fn behaves_as_an_ordered_map(origin in any::<u64>(), ops in prop::collection::vec(op(), 0..200)) {
         let slots = slots(TASKS);

@@ -1,6 +1,6 @@
-//! The usual allocators, by the names of their files and functions.
+//! The usual allocators, by file and function names.
 
-/// Allocators that are shared objects.
+/// Allocators that come as shared objects.
 pub(super) const OBJECTS: [&str; 5] = [
     "libjemalloc*.so*",
     "libmimalloc*.so*",
@@ -11,13 +11,13 @@ pub(super) const OBJECTS: [&str; 5] = [
 
 /// An allocator that may be linked into the program.
 pub(super) struct Allocator {
-    /// One of these functions shows that it is there; its other names alone could be anybody's.
+    /// One of these functions proves that it is there; its other names alone could belong to anything.
     pub(super) shown_by: &'static [&'static str],
-    /// Its functions. Those that the compiler named by itself are found by where they lie ([`super::symbols`]).
+    /// Its functions. Functions whose names carry no prefix are found by their location ([`super::symbols`]).
     pub(super) functions: &'static [&'static str],
 }
 
-/// The interface of the C library, defined by the program.
+/// The C library's interface, defined by the program.
 const C_INTERFACE: &[&str] = &[
     "malloc",
     "free",
@@ -38,11 +38,11 @@ const C_INTERFACE: &[&str] = &[
     "nallocx",
 ];
 
-/// What Rust programs have between their code and the allocator.
+/// The shims between a Rust program's code and its allocator.
 const RUST_SHIMS: &[&str] =
     &["*GlobalAlloc*", "*__rust_alloc*", "*__rust_dealloc*", "*__rust_realloc*"];
 
-/// All that are known.
+/// All known allocators.
 pub(super) const ALLOCATORS: [Allocator; 7] = [
     Allocator {
         shown_by: &["_rjem_malloc", "_rjem_mallocx", "je_malloc", "mallocx"],

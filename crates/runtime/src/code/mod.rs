@@ -1,14 +1,14 @@
-//! Code in which no task is preempted, by its addresses.
+//! Address ranges of code in which no task is preempted.
 //!
-//! A task that loses the CPU inside an allocator keeps the allocator's lock, and everybody else waits for that, each
-//! with a worker. So the handler of a preemption looks where it interrupts, and does not switch away there:
+//! A task that loses the CPU inside an allocator keeps the allocator's lock, and every thread that needs it waits, each
+//! blocking a worker. So the preemption handler checks where it interrupts, and does not switch away:
 //!
-//! - in the C library, the loader and the unwinder, and in an allocator that is a shared object, by their files' names;
-//! - in whatever other shared object defines `malloc`;
-//! - in an allocator that is linked into the program, by the program's symbols ([`symbols`]);
-//! - where the user says so (`RuntimeBuilder::no_preempt_code`).
+//! - in the C library, the loader and the unwinder, and in allocators that are shared objects, by file name;
+//! - in any other shared object that defines `malloc`;
+//! - in an allocator linked into the program, by the program's symbols ([`symbols`]);
+//! - in code named by the user (`RuntimeBuilder::no_preempt_code`).
 //!
-//! A stripped program has no symbols: there [`crate::alloc::NoPreempt`] does the same without them.
+//! A stripped program has no symbols: for it, [`crate::alloc::NoPreempt`] does the same without them.
 
 mod allocators;
 mod pattern;
@@ -23,18 +23,19 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Objects that hold locks which every task needs: memory, streams, the list of modules.
 const SYSTEM: [&str; 4] = ["libc.so*", "ld-linux*", "libgcc_s*", "libpthread*"];
 
-/// What allocators call with their locks held, and the C library does not: the clock that the kernel maps into each
+/// Code that allocators call with their locks held and the C library does not: the clock that the kernel maps into each
 /// process, and C++'s containers (tcmalloc's free pages are a `std::set`).
 const CALLED: [&str; 2] = ["linux-vdso*", "libstdc++.so*"];
 
-/// Addresses of code, sorted, disjoint. Replaced as a whole and never freed: a handler may be reading the old ones.
+/// Address ranges of code, sorted and disjoint. Replaced as a whole and never freed: a handler may be reading the old
+/// ones.
 static RANGES: AtomicPtr<Vec<Range<usize>>> = AtomicPtr::new(ptr::null_mut());
 
-/// What users have named so far, once anything has been learned.
+/// The names given by users so far, once the code has been learned.
 static NAMED: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// Finds the code once for the process, and again where `named` is new: objects or functions of the program, with `*`
-/// for anything.
+/// Finds the code once per process, and again if `named` is new: objects or functions of the program, with `*` as a
+/// wildcard.
 pub(crate) fn learn(named: &[String]) {
     let mut known = NAMED.lock().unwrap_or_else(|e| e.into_inner());
     let is_new = |name: &&String| !known.as_ref().is_some_and(|known| known.contains(name));
@@ -48,7 +49,7 @@ pub(crate) fn learn(named: &[String]) {
     RANGES.store(Box::into_raw(ranges), Ordering::Release);
 }
 
-/// Whether the instruction at `at` is in code that is not preempted. For signal handlers.
+/// Returns whether the instruction at `at` is in code that is not preempted. For signal handlers.
 pub(crate) fn is_held(at: usize) -> bool {
     // SAFETY: null or a list that is never freed.
     let ranges = unsafe { RANGES.load(Ordering::Acquire).as_ref() };
@@ -78,8 +79,8 @@ fn find(named: &[String]) -> Vec<Range<usize>> {
     found
 }
 
-/// The code of the shared object that defines `malloc`, unless that is the C library: an allocator under a name of
-/// its own. Where the program itself defines it, its symbols tell.
+/// Returns the code of the shared object that defines `malloc`, unless that is the C library: an allocator under an
+/// unknown name. If the program itself defines it, its symbols show that.
 fn replaced_malloc(objects: &[Loaded]) -> Vec<Range<usize>> {
     // SAFETY: a lookup by name.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) } as usize;
@@ -89,7 +90,7 @@ fn replaced_malloc(objects: &[Loaded]) -> Vec<Range<usize>> {
     libraries.filter(defines).flat_map(|o| o.code.iter().cloned()).collect()
 }
 
-/// Sorts, and joins what overlaps or has only padding in between.
+/// Sorts the ranges, and joins those that overlap or have only padding in between.
 fn merge(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     const PADDING: usize = 64;
     ranges.sort_by_key(|range| range.start);
@@ -103,14 +104,14 @@ fn merge(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     merged
 }
 
-/// A loaded object: the name of its file without the folder, empty for the program itself, and its code.
+/// A loaded object: its file name without the folder (empty for the program itself), and its code.
 struct Loaded {
     name: String,
     base: usize,
     code: Vec<Range<usize>>,
 }
 
-/// Everything that is loaded, the program first.
+/// Returns everything that is loaded, the program first.
 fn objects() -> Vec<Loaded> {
     unsafe extern "C" fn each(
         info: *mut libc::dl_phdr_info,

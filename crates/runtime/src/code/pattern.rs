@@ -1,11 +1,11 @@
-//! Names with `*` for anything.
+//! Names with `*` as a wildcard.
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pattern<'a>(pub(super) &'a str);
 
 impl Pattern<'_> {
-    /// Whether `name` as a whole is like this.
+    /// Returns whether the whole of `name` matches.
     pub(super) fn matches(&self, name: &[u8]) -> bool {
         let mut parts = self.0.split('*').map(str::as_bytes);
         let first = parts.next().unwrap_or_default();

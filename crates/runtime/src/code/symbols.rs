@@ -1,9 +1,9 @@
 //! The program's own functions, by its symbol table.
 //!
-//! An allocator in C has functions without a prefix, too: those that are private to one of its source files. They are
-//! found by their neighbours. A linker puts the objects of a library side by side, so private functions of C between
-//! two of the allocator's are the allocator's; and if one function of a source file is, all private ones of that file
-//! are.
+//! An allocator in C also has functions without a prefix: those private to one of its source files. They are found by
+//! their neighbours. A linker puts the objects of a library side by side, so private C functions between two of the
+//! allocator's functions belong to the allocator; and if one function of a source file does, all private ones of that
+//! file do.
 
 use super::allocators::ALLOCATORS;
 use super::pattern::Pattern;
@@ -25,13 +25,13 @@ struct Function<'a> {
 }
 
 impl Function<'_> {
-    /// Whether it may be private to a library in C: what Rust and C++ compile has mangled names.
+    /// Returns whether it may be private to a C library: Rust and C++ compilers mangle names.
     fn is_private_c(&self) -> bool {
         self.file.is_some() && !self.name.starts_with(b"_Z") && !self.name.starts_with(b"_R")
     }
 }
 
-/// Finds the functions of allocators and those that are `named`, in a program that is loaded at `base`. None if it is
+/// Finds the functions of allocators and those that are `named`, in a program loaded at `base`. Returns `None` if it is
 /// stripped.
 ///
 /// # Errors
@@ -54,13 +54,13 @@ pub(super) fn functions(named: &[Pattern<'_>], base: usize) -> io::Result<Vec<Ra
     Ok(held.map(|f| base + f.code.start as usize..base + f.code.end as usize).collect())
 }
 
-/// All functions, by address.
+/// Returns all functions, by address.
 fn read<'a>(elf: &ElfFile64<'a>) -> Vec<Function<'a>> {
     let mut functions = vec![];
     let mut file = 0;
     for symbol in elf.symbols() {
         match symbol.kind() {
-            // It stands before what is private to it.
+            // The file symbol precedes the symbols private to it.
             SymbolKind::File => file += 1,
             SymbolKind::Text if symbol.size() > 0 => functions.push(Function {
                 name: symbol.name_bytes().unwrap_or_default(),
@@ -75,7 +75,7 @@ fn read<'a>(elf: &ElfFile64<'a>) -> Vec<Function<'a>> {
     functions
 }
 
-/// Holds private functions of C that lie between two functions that are held.
+/// Marks private C functions that lie between two marked functions.
 fn add_neighbours(functions: &mut [Function<'_>]) {
     let mut last_held = None;
     for i in 0..functions.len() {
@@ -89,7 +89,7 @@ fn add_neighbours(functions: &mut [Function<'_>]) {
     }
 }
 
-/// Holds private functions of C from source files of which one is held.
+/// Marks private C functions from source files of which one function is marked.
 fn add_same_file(functions: &mut [Function<'_>]) {
     let held = functions.iter().filter(|f| f.held && f.is_private_c());
     let files: HashSet<Option<usize>> = held.map(|f| f.file).collect();

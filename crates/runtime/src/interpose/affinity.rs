@@ -1,8 +1,8 @@
-//! Which CPUs what a task makes or asks may use: all of the process, not the one that its worker is pinned to.
+//! The CPUs seen by a task and inherited by what it creates: those of the process, not the one its worker is pinned to.
 //!
-//! Threads and processes inherit the affinity of the thread that makes them. So a worker gives up its own while one
-//! of its tasks calls a function that makes some; the child of `fork` gives it up itself. Only `vfork` and the bare
-//! system calls are left, whose children keep the worker's CPU.
+//! Threads and processes inherit the affinity of the thread that creates them. So a worker drops its own affinity while
+//! one of its tasks calls a function that creates threads or processes; the child of `fork` drops it by itself. The
+//! exceptions are `vfork` and bare system calls, whose children keep the worker's CPU.
 
 use crate::libc_fn::LibcFn;
 use crate::preempt::NoPreempt;
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 /// The CPUs of the process when its first runtime started.
 static PROCESS: OnceLock<CpuMask> = OnceLock::new();
 
-/// Remembers the CPUs of the process, of which the calling thread has all.
+/// Records the CPUs of the process, all of which the calling thread may use.
 pub(super) fn remember() {
     extern "C" fn in_child() {
         // SAFETY: reads a register; a worker's thread has a block there, and no other has.
@@ -31,12 +31,12 @@ pub(super) fn remember() {
     }
 }
 
-/// The mask to answer a task with.
+/// Returns the mask to report to a task.
 fn of_task() -> Option<&'static CpuMask> {
     Task::current().and_then(|_| PROCESS.get())
 }
 
-/// Calls `make`; in a task, on a worker that may use all CPUs of the process meanwhile.
+/// Calls `make`; in a task, on a worker that may meanwhile use all CPUs of the process.
 fn unpinned<R>(make: impl FnOnce() -> R) -> R {
     let Some(mask) = of_task() else { return make() };
     let _guard = NoPreempt::new();
@@ -48,10 +48,10 @@ fn unpinned<R>(make: impl FnOnce() -> R) -> R {
     made
 }
 
-/// Defines functions that make threads or processes: each calls the C library's of that name, unpinned.
+/// Defines functions that create threads or processes: each calls the C library's function of that name, unpinned.
 macro_rules! makers {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
-        /// As the C library's; what it makes may use all CPUs of the process.
+        /// Like the C library's; the new thread or process may use all CPUs of the process.
         ///
         /// # Safety
         /// The C library's contract.
@@ -76,13 +76,13 @@ macro_rules! makers {
 /// The first function of a thread.
 pub(crate) type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// What a thread that is made on a worker runs.
+/// What a thread created on a worker runs.
 struct Start {
     entry: Entry,
     argument: *mut c_void,
 }
 
-/// The kernel gives a new thread the GS base of its maker, with which it would be taken for that worker.
+/// A new thread inherits the GS base of its creator, and would be mistaken for that worker.
 extern "C" fn without_worker(start: *mut c_void) -> *mut c_void {
     // SAFETY: `pthread_create` below boxed it for this thread. Zero means no block.
     let Start { entry, argument } = unsafe {
@@ -92,7 +92,7 @@ extern "C" fn without_worker(start: *mut c_void) -> *mut c_void {
     entry(argument)
 }
 
-/// As the C library's; the thread may use all CPUs of the process, and is no worker.
+/// Like the C library's; the thread may use all CPUs of the process, and is not a worker.
 ///
 /// # Safety
 /// The C library's contract.
@@ -125,14 +125,14 @@ type Create = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// The C library's `pthread_create`.
+/// Returns the C library's `pthread_create`.
 fn real_create() -> Create {
     static REAL: LibcFn = LibcFn::new(c"pthread_create");
     // SAFETY: the symbol has this type.
     unsafe { std::mem::transmute(REAL.address()) }
 }
 
-/// As `pthread_create`, for the runtime's own threads: allocates nothing. The thread may use all CPUs of the process,
+/// Like `pthread_create`, for the runtime's own threads: allocates nothing. The thread may use all CPUs of the process,
 /// and sets its GS base to zero itself.
 ///
 /// # Safety
@@ -156,7 +156,7 @@ makers! {
     popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE;
 }
 
-/// Tells a task the CPUs of its process.
+/// Reports the CPUs of its process to a task.
 ///
 /// # Safety
 /// The C library's contract: `set` has room for `size` bytes.
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn sched_getaffinity(
     }
 }
 
-/// Tells a task the CPUs of its process; passes on what is asked about others.
+/// Reports the CPUs of its process to a task; passes questions about other threads on.
 ///
 /// # Safety
 /// The C library's contract: `set` has room for `size` bytes.

@@ -1,11 +1,11 @@
-//! `setuid` and its kin, which change every thread of the process.
+//! `setuid` and similar calls, which change every thread of the process.
 //!
-//! The kernel knows credentials of threads only. So the C library marks the descriptor of every thread in its list,
-//! sends each a signal of its own, and repeats that until each mark is gone; the handler makes the system call and
-//! removes the mark from the descriptor that FS points to. On a worker that is a task's, which is not marked: the
-//! worker's stays marked, and the call never returned.
+//! To the kernel, only threads have credentials. So the C library marks the descriptor of every thread in its list,
+//! sends each a dedicated signal, and repeats that until each mark is gone; the handler makes the system call and
+//! removes the mark from the descriptor that FS points to. On a worker that is a task's descriptor, which is not
+//! marked: without this module the worker's would stay marked, and the call would never return.
 //!
-//! Our handler comes first. It runs the C library's with the worker's own FS, on the worker's alternate stack. The
+//! Our handler runs first. It runs the C library's with the worker's own FS, on the worker's alternate stack. The
 //! worker whose task makes the call gets the signal as well, since it is not the C library's caller; it makes the
 //! system call twice, with the same result.
 
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The C library's signal; `sigaction` refuses it, the system call does not.
 const SIGSETXID: i32 = 33;
 
-/// What the kernel takes for `sigaction`.
+/// The kernel's form of `sigaction`.
 #[repr(C)]
 #[derive(Default)]
 struct Action {
@@ -30,15 +30,15 @@ struct Action {
 /// The C library's handler.
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
-/// Puts our handler before the C library's.
+/// Installs our handler in front of the C library's.
 pub(super) fn install() {
-    // It installs its own when it makes the first thread.
+    // The C library installs its own when it creates the first thread.
     let _ = std::thread::spawn(|| ()).join();
     let mut action = Action::default();
     // SAFETY: the kernel fills a structure of this form.
     let asked = unsafe { rt_sigaction(std::ptr::null(), &mut action) };
     if asked != 0 || action.handler == libc::SIG_DFL || action.handler == libc::SIG_IGN {
-        // This C library does it in another way.
+        // This C library does it differently.
         return;
     }
     REAL.store(action.handler, Ordering::Relaxed);

@@ -1,8 +1,7 @@
-//! Functions of the C library that this crate defines, too, because they mean the kernel's thread where a task calls
-//! them.
+//! C library functions that this crate also defines, because in a task they would apply to the kernel thread.
 //!
-//! A program that links this crate calls ours; what they do not answer themselves they pass on. Others of the kind
-//! are with what they are about: destructors and the bounds of stacks in [`crate::tls`].
+//! A program that links this crate calls ours, which pass on what they do not answer themselves. Similar functions are
+//! next to their subject: destructors and stack bounds in [`crate::tls`].
 
 mod affinity;
 mod credentials;
@@ -11,7 +10,7 @@ pub(crate) use affinity::{Entry, create_thread};
 
 use std::sync::Once;
 
-/// Prepares the process, before its first worker starts. The machine lets user space set FS and GS.
+/// Prepares the process before its first worker starts. The machine lets user space set FS and GS.
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! The stack of a task, for those who ask with `pthread_getattr_np` (garbage collectors, stack checkers).
+//! The bounds of a task's stack, for callers of `pthread_getattr_np` (garbage collectors, stack checkers).
 
 use crate::libc_fn::LibcFn;
 use crate::task::{GUARD, Task};
@@ -6,7 +6,7 @@ use std::ffi::c_int;
 
 type GetAttr = unsafe extern "C" fn(libc::pthread_t, *mut libc::pthread_attr_t) -> c_int;
 
-/// Tells a task about its own stack; passes on what is asked about others.
+/// Answers a task's question about its own stack; passes other questions on.
 ///
 /// # Safety
 /// As the C library's: `attr` is writable and is destroyed by the caller.

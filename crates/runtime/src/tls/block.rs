@@ -21,7 +21,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{io, ptr};
 
-/// The loader's function that makes thread-local storage in given memory.
+/// The loader's function that sets up thread-local storage in given memory.
 type Allocate = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// The layout of a block of this process.
@@ -41,7 +41,7 @@ pub(crate) struct Template {
     allocate: Allocate,
 }
 
-/// The first number that no kernel thread has: Linux stops at 2^22. Futexes know 30 bits.
+/// The first thread id that no kernel thread has: Linux stops at 2^22. Futexes have 30 bits for it.
 static NEXT_TID: AtomicU32 = AtomicU32::new(1 << 22);
 
 fn symbol(name: &std::ffi::CStr) -> Result<*mut c_void, String> {
@@ -91,12 +91,12 @@ impl Template {
         Ok(template)
     }
 
-    /// Sorts every word of the two blocks into constants, own pointers and the rest.
+    /// Sorts every word of the two blocks into constants, self-pointers and the rest.
     fn compare(&mut self, a: &Probe, b: &Probe) {
         let inside = -(self.below as isize)..self.above as isize;
         for (i, (&x, &y)) in a.words.iter().zip(&b.words).enumerate() {
             let at = (a.start + i * 8) as isize - a.tp as isize;
-            // The word after the first is the table of modules, which `allocate` makes.
+            // The word after the first is the table of modules, which `allocate` creates.
             if !inside.contains(&at) || at == 8 {
                 continue;
             }
@@ -110,7 +110,7 @@ impl Template {
         }
     }
 
-    /// Lays a block at the upper end of the memory.
+    /// Lays out a block at the upper end of the memory.
     ///
     /// # Safety
     /// As [`super::furnish`].
@@ -146,7 +146,7 @@ impl Template {
     }
 }
 
-/// The one offset in the descriptor at which both threads show their number.
+/// Returns the only offset in the descriptor at which both threads store their id.
 fn tid_offset(a: &Probe, b: &Probe) -> Result<isize, String> {
     let shows = |p: &Probe, offset: usize| {
         let word = p.words[(p.tp - p.start + offset) / 8] >> (offset % 8 * 8);
@@ -161,9 +161,9 @@ fn tid_offset(a: &Probe, b: &Probe) -> Result<isize, String> {
     }
 }
 
-/// Where the list of threads is linked: the second thread was put in front of the first, so the one word of it that
-/// points to the same place in the first is its link. None where that is not so; then a task cannot `fork` and go on
-/// in the child.
+/// Returns where the list of threads is linked: the second thread was put in front of the first, so its one word that
+/// points to the same place in the first is its link. Returns `None` if there is no such word; then a task cannot
+/// `fork` and continue in the child.
 fn link_offset(a: &Probe, b: &Probe) -> Option<isize> {
     let above = (a.stack.0 + a.stack.1) - a.tp;
     let word = |o: usize| b.words[(b.tp - b.start + o) / 8];
@@ -172,7 +172,7 @@ fn link_offset(a: &Probe, b: &Probe) -> Option<isize> {
     found.next().is_none().then_some(offset)
 }
 
-/// Where restartable sequences keep the CPU number, by glibc's public symbol; none before 2.35.
+/// Returns where restartable sequences keep the CPU number, by glibc's public symbol; `None` before 2.35.
 fn rseq_cpu() -> Option<isize> {
     let offset = symbol(c"__rseq_offset").ok()?;
     let size = symbol(c"__rseq_size").ok()?;

@@ -2,8 +2,8 @@
 //!
 //! A donor is a thread on the task's own memory that sleeps forever right after its start. Its descriptor lies at the
 //! upper end, its few frames below that, and the task's stack begins under them. It blocks all signals and holds no
-//! lock, so nothing can tell it from a thread that computes; only the kernel knows that another thread runs with its
-//! FS.
+//! lock, so nothing can distinguish it from a thread that computes; only the kernel knows that another thread runs with
+//! its FS.
 
 use super::Area;
 use std::ffi::c_void;
@@ -34,7 +34,7 @@ pub(super) fn thread_on(
     }
 }
 
-/// What the donor tells before it goes to sleep.
+/// What the donor reports before it goes to sleep.
 #[derive(Default)]
 struct DonorInfo {
     fs: usize,
@@ -42,7 +42,7 @@ struct DonorInfo {
     given: AtomicU32,
 }
 
-/// Bytes under the donor's frame that it may use: besides its sleep, the C library's handler of `setuid`, which no
+/// Bytes under the donor's frame that it may use: for its sleep, and for the C library's handler of `setuid`, which no
 /// thread can block.
 fn reserved() -> usize {
     heddle_sys::memory::signal_frame_size() + 4096
@@ -60,7 +60,7 @@ extern "C" fn donate(info: *mut c_void) -> *mut c_void {
         info.given.store(1, Ordering::Release);
         heddle_sys::futex::wake(&info.given, 1);
     }
-    // From here on tasks use this thread's storage: nothing but the raw system call may run.
+    // From here on tasks use this thread's storage: only the raw system call may run.
     loop {
         // SAFETY: sleeps; touches no memory and, unlike the C library's wrapper, no errno.
         unsafe {
@@ -75,7 +75,7 @@ extern "C" fn donate(info: *mut c_void) -> *mut c_void {
     }
 }
 
-/// The kernel would go on writing the donor's CPU into the area that tasks read.
+/// Stops the kernel from writing the donor's CPU into the area that tasks read.
 fn unregister_rseq() {
     let symbol = |name: &std::ffi::CStr| {
         // SAFETY: a lookup by name.
@@ -91,7 +91,7 @@ fn unregister_rseq() {
     unsafe {
         let area =
             (heddle_arch::fs_base() as isize + ptr::read(offset.cast::<isize>())) as *mut i32;
-        // Registered with at least 32 bytes whatever the size in use.
+        // Registered with at least 32 bytes, whatever size is in use.
         libc::syscall(libc::SYS_rseq, area, 32, UNREGISTER, SIGNATURE);
         area.add(1).write(-2);
     }

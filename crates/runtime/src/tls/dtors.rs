@@ -2,7 +2,7 @@
 //!
 //! Rust's `thread_local!` and C++'s `thread_local` register with `__cxa_thread_atexit_impl`, C with
 //! `pthread_key_create`. This crate defines both symbols: within a task it keeps the list itself, elsewhere it passes
-//! the call on. It also defines `pthread_setspecific`, to know which tasks have keys to look at.
+//! the call on. It also defines `pthread_setspecific`, to know which tasks have key values to clear.
 
 use crate::libc_fn::LibcFn;
 use crate::task::{Destructor, Task};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Dtor = unsafe extern "C" fn(*mut c_void);
 
-/// Registers a destructor for the calling task, or thread where there is no task.
+/// Registers a destructor for the calling task, or for the thread outside tasks.
 ///
 /// # Safety
 /// The C++ ABI's contract: `run(object)` may be called when the thread, here the task, ends.
@@ -34,15 +34,15 @@ pub unsafe extern "C" fn __cxa_thread_atexit_impl(
     }
 }
 
-/// As many keys as glibc has.
+/// The number of keys in glibc.
 const KEYS: usize = 1024;
 
 /// Destructor of each key, 1 for a key without.
 static KEY_DTORS: [AtomicUsize; KEYS] = [const { AtomicUsize::new(0) }; KEYS];
-/// One more than the largest key ever made.
+/// One more than the largest key ever created.
 static KEYS_END: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes a key and remembers its destructor.
+/// Creates a key and records its destructor.
 ///
 /// # Safety
 /// POSIX's contract.
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn pthread_key_delete(key: libc::pthread_key_t) -> c_int {
     }
 }
 
-/// Sets the value of `key`, and notes that the calling task has one to clear at its end.
+/// Sets the value of `key`, and records that the calling task has one to clear at its end.
 ///
 /// # Safety
 /// POSIX's contract.
@@ -106,11 +106,11 @@ pub unsafe extern "C" fn pthread_setspecific(
     }
 }
 
-/// Rounds over the keys, as many as POSIX asks for: a destructor that sets its key again each time must end.
+/// Rounds over the keys, the number POSIX requires: destructors that keep setting their key must not loop forever.
 const KEY_ROUNDS: usize = 4;
 
-/// Runs what the calling task has registered, newest first, until nothing is left: a destructor may register others.
-/// The next task on the block finds no destructor and no key's value.
+/// Runs the calling task's registered destructors, newest first, until none is left: a destructor may register others.
+/// The next task on the block finds no destructor and no key value.
 pub(crate) fn run(task: &Task) {
     run_listed(task);
     for _ in 0..KEY_ROUNDS {

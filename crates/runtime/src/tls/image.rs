@@ -1,9 +1,9 @@
-//! Thread-local variables back to their initial values, for the next task on the same block.
+//! Resets thread-local variables to their initial values, for the next task on the same block.
 
 use super::probe::{self, Module, Probe};
 use std::sync::OnceLock;
 
-/// One stretch of thread-local storage: where it lies under the thread pointer and what it starts with.
+/// One stretch of thread-local storage: its offset below the thread pointer and its initial contents.
 #[derive(Clone, Debug)]
 struct Stretch {
     offset: isize,
@@ -21,16 +21,16 @@ impl Stretch {
     }
 }
 
-/// The storage of every module that was loaded when the first runtime started, except the C library's and the
-/// loader's: their state (allocator caches, locale) is right for the next task as it is.
+/// The storage of every module loaded when the first runtime started, except the C library's and the loader's: their
+/// state (allocator caches, locale) suits the next task as it is.
 ///
-/// A library that is loaded later keeps its thread-local variables from one task to the next on the same block.
+/// A library loaded later keeps its thread-local variables from one task to the next on the same block.
 pub(crate) struct Images(Vec<Stretch>);
 
 static IMAGES: OnceLock<Images> = OnceLock::new();
 
 impl Images {
-    /// Takes the modules whose storage has the same place in both threads.
+    /// Records the modules whose storage has the same place in both threads.
     pub(super) fn learn(a: &Probe, b: &Probe) {
         let place = |p: &Probe, m: &Module| m.address as isize - p.tp as isize;
         let fixed = a.modules.iter().filter(|m| !m.is_libc).filter(|m| {
@@ -50,7 +50,7 @@ impl Images {
         IMAGES.get_or_init(|| Images(vec![]))
     }
 
-    /// Restores the block at `fs`, whose task is not the current one any more (`Task::leave_current`): so that where it
+    /// Restores the block at `fs`. Its task is no longer the current one (`Task::leave_current`), so if the task
     /// touched no variable, there is nothing to clear.
     ///
     /// # Safety
@@ -61,7 +61,7 @@ impl Images {
             let block = unsafe {
                 std::slice::from_raw_parts_mut((fs as isize + offset) as *mut u8, image.len())
             };
-            // Most tasks touch nothing of most libraries, and looking costs less than writing.
+            // Most tasks touch no variables of most libraries, and comparing costs less than writing.
             if *block != **image {
                 block.copy_from_slice(image);
             }

@@ -1,19 +1,20 @@
-//! What stands behind FS: a thread control block and thread-local storage for every task.
+//! The memory behind FS: a thread control block and thread-local storage for every task.
 //!
 //! The C library and the compiler find errno, `thread_local!`, `__thread` and the owner of a recursive mutex through
-//! the FS base. Each task has its own, so all of these are per task and may be used across switches. Two providers:
+//! the FS base. Each task has its own, so all of these are per task and may be used across switches. There are two
+//! providers:
 //!
-//! - [`block`]: a block that this crate lays out itself. What is private in it is *discovered* by comparing the blocks
-//!   of two fresh threads and *verified* by running the C library on the result. About 5 KB and no kernel thread.
-//! - [`donor`]: the block of a real thread that sleeps for as long as tasks use it. Public interfaces only; costs a
-//!   kernel thread for every live task, so it ends near 30,000 tasks. The fallback where verification fails.
+//! - [`block`]: a block laid out by this crate. Its private parts are *discovered* by comparing the blocks of two fresh
+//!   threads and *verified* by running the C library on the result. About 5 KB and no kernel thread.
+//! - [`donor`]: the block of a real thread that sleeps for as long as tasks use it. Uses only public interfaces, but
+//!   costs a kernel thread per live task, so the limit is near 30,000 tasks. The fallback if verification fails.
 //!
-//! What asks the kernel about a thread by its number cannot work on a block whose number the kernel does not know:
+//! Calls that ask the kernel about a thread by its id cannot work on a block whose id the kernel does not know:
 //! `pthread_getaffinity_np`, `pthread_setschedparam` and `pthread_getcpuclockid` of a task fail with ESRCH. They make
-//! no sense for a task. `pthread_getattr_np`, which collectors use to find the stack, is answered by [`attr`].
+//! no sense for a task. [`attr`] answers `pthread_getattr_np`, which collectors use to find the stack.
 //!
-//! Blocks are recycled with the stack that they lie on: [`image`] restores thread-local variables to their initial
-//! values and [`dtors`] has run their destructors before.
+//! Blocks are recycled together with the stack that they lie on: [`dtors`] runs the destructors, then [`image`] resets
+//! thread-local variables to their initial values.
 
 mod attr;
 pub(crate) mod block;
@@ -46,13 +47,13 @@ impl std::str::FromStr for TlsMode {
     }
 }
 
-/// Where a task's control block is, and the highest address that the task itself may use.
+/// The address of a task's control block, and the highest address that the task itself may use.
 pub(crate) struct Area {
     pub(crate) fs: usize,
     pub(crate) usable_top: usize,
 }
 
-/// The choice of this process and, for [`TlsMode::Donor`] by default, why not blocks.
+/// This process's provider and, if [`TlsMode::Donor`] is the default, why blocks do not work.
 pub(crate) struct Choice {
     pub(crate) mode: TlsMode,
     pub(crate) reason: String,
@@ -61,7 +62,7 @@ pub(crate) struct Choice {
 
 static CHOICE: OnceLock<Choice> = OnceLock::new();
 
-/// The choice, made at first use: `HEDDLE_TLS=block|donor`, else blocks if they verify.
+/// Returns the provider, chosen at first use: `HEDDLE_TLS=block|donor`, else blocks if they verify.
 pub(crate) fn choice() -> &'static Choice {
     CHOICE.get_or_init(|| {
         let donor = |reason: String| Choice { mode: TlsMode::Donor, reason, template: None };
@@ -82,7 +83,7 @@ pub(crate) fn choice() -> &'static Choice {
 /// Gives the memory `base..base + size` a control block at its upper end.
 ///
 /// # Errors
-/// What could not be had: a thread, or memory.
+/// No thread or no memory is available.
 ///
 /// # Safety
 /// The memory is zeroed, writable, page-aligned and belongs to tasks from here on.

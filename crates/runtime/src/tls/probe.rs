@@ -1,20 +1,20 @@
-//! Two fresh threads, looked at before anything has touched their storage.
+//! Two fresh threads, examined before anything has touched their storage.
 
 use std::ffi::c_void;
 use std::io;
 use std::sync::Barrier;
 
-/// What one fresh thread shows.
+/// The state of one fresh thread.
 #[derive(Default)]
 pub(super) struct Probe {
     /// Its thread pointer.
     pub(super) tp: usize,
-    /// The kernel's number of it.
+    /// Its kernel thread id.
     pub(super) tid: u32,
     /// Where its thread-local storage and control block begin, and their words from there on.
     pub(super) start: usize,
     pub(super) words: Vec<u64>,
-    /// The stack that it was given.
+    /// Its stack.
     pub(super) stack: (usize, usize),
     /// Thread-local storage of the loaded modules: (address in this thread, image, bytes of image, bytes in all).
     pub(super) modules: Vec<Module>,
@@ -27,13 +27,13 @@ pub(super) struct Module {
     pub(super) image: usize,
     pub(super) image_len: usize,
     pub(super) len: usize,
-    /// The C library's own and the loader's.
+    /// Whether it is the C library or the loader.
     pub(super) is_libc: bool,
 }
 
 struct Order<'a> {
     probe: &'a mut Probe,
-    /// Both threads are alive while either is looked at, so that no word is equal only because memory was reused.
+    /// Both threads are alive while either is examined, so no word is equal only because memory was reused.
     together: &'a Barrier,
     below: usize,
 }
@@ -48,7 +48,7 @@ extern "C" fn look(order: *mut c_void) -> *mut c_void {
     probe.tp = heddle_arch::fs_base();
     probe.start = probe.tp - order.below;
     let end = probe.stack.0 + probe.stack.1;
-    // Raw reads into memory that was set aside before: no call that could use thread-local storage comes first.
+    // Raw reads into memory allocated before: no call that could use thread-local storage comes first.
     for i in 0..(end - probe.start) / 8 {
         // SAFETY: from the start of static thread-local storage to the end of the thread's memory.
         let word = unsafe { ((probe.start + i * 8) as *const u64).read_volatile() };
@@ -61,7 +61,7 @@ extern "C" fn look(order: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// The thread-local storage of every module, as the calling thread sees it.
+/// Returns the thread-local storage of every module, as the calling thread sees it.
 fn modules() -> Vec<Module> {
     unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> i32 {
         // SAFETY: the loader passes a valid entry, and `out` is the vector below.
@@ -90,7 +90,7 @@ fn modules() -> Vec<Module> {
     out
 }
 
-/// Runs two probes at the same time; `below` is how many bytes of static storage lie under the thread pointer.
+/// Runs two probes at the same time; `below` is the size of the static storage under the thread pointer.
 pub(super) fn pair(below: usize) -> io::Result<[Probe; 2]> {
     let together = Barrier::new(2);
     let mut probes = [Probe::default(), Probe::default()];

@@ -1,4 +1,4 @@
-//! A block is used only if the C library works on it: checked once per process, before the first task.
+//! A block is used only if the C library works on it: verified once per process, before the first task.
 
 use super::block::Template;
 use heddle_arch::{Frame, fs_base, switch};
@@ -27,7 +27,7 @@ struct Trial {
 
 const STACK: usize = 256 * 1024;
 
-/// Runs the checks on a block made from `template`; what is wrong, if anything.
+/// Runs the checks on a block made from `template`; the error names the failure.
 pub(super) fn verify(template: &Template) -> Result<(), String> {
     if !heddle_arch::fsgsbase_supported(heddle_sys::memory::hwcap2()) {
         return Err("this machine does not let user space set FS (FSGSBASE)".into());
@@ -50,7 +50,7 @@ pub(super) fn verify(template: &Template) -> Result<(), String> {
     unsafe {
         (sp as *mut Frame).write(Frame::new(run_trial, &raw mut trial as usize));
         switch(&raw mut trial.back, sp, area.fs);
-        // The trial holds the mutex: for this thread it must be taken, and not its own.
+        // The trial holds the mutex: it must appear taken, and not by this thread.
         if trial.wrong.is_none() && libc::pthread_mutex_trylock(trial.mutex) != libc::EBUSY {
             trial.wrong = Some("a recursive mutex can be taken by two tasks");
         }
@@ -114,7 +114,7 @@ unsafe fn find_wrong(trial: &Trial) -> Option<&'static str> {
     None
 }
 
-/// The thread may move between the two questions, so one agreement in many is enough.
+/// The thread may migrate between the two questions, so one agreement in many tries is enough.
 fn cpu_is_right() -> bool {
     (0..100).any(|_| {
         let mut cpu = 0u32;

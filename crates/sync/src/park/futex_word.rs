@@ -18,19 +18,19 @@ impl FutexWord {
         self.value.load(Ordering::Acquire)
     }
 
-    /// Stores `value`; acquires what the previous writer did and releases what the caller did.
+    /// Stores `value`: acquires what the previous writer did and releases what the caller did.
     #[inline]
     pub fn swap(&self, value: u32) -> u32 {
         self.value.swap(value, Ordering::AcqRel)
     }
 
-    /// Replaces `from` by `to`; false if the word held something else.
+    /// Replaces `from` by `to`. Returns false if the word held something else.
     #[inline]
     pub fn replace(&self, from: u32, to: u32) -> bool {
         self.value.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Sleeps while the word is `expected`, for `timeout` at most. May return early for no reason.
+    /// Sleeps while the word is `expected`, for at most `timeout`. May return early for no reason.
     #[cfg(not(loom))]
     pub fn wait(&self, expected: u32, timeout: Option<Ns>) {
         heddle_sys::futex::wait(&self.value, expected, timeout);
@@ -42,7 +42,7 @@ impl FutexWord {
         heddle_sys::futex::wake(&self.value, 1);
     }
 
-    /// Sleeps while the word is `expected`. With a timeout, which passes at once, not at all.
+    /// Sleeps while the word is `expected`. A timeout expires at once, so with one it does not sleep.
     #[cfg(loom)]
     pub fn wait(&self, expected: u32, timeout: Option<Ns>) {
         self.twin.wait(|| timeout.is_none() && self.load() == expected);
@@ -55,7 +55,7 @@ impl FutexWord {
     }
 }
 
-/// The kernel compares and queues under a lock of its own; so does this.
+/// The kernel compares and queues under its own lock; so does this.
 #[cfg(loom)]
 mod twin {
     use loom::sync::{Condvar, Mutex};

@@ -1,5 +1,5 @@
-//! Loom models of parking: the runtime's code, with loom's futex and a poll of the model's own. Loom reports a deadlock
-//! where a thread is parked and nothing will unpark it.
+//! Loom models of parking: the runtime's code, with loom's futex and the model's own poll. Loom reports a deadlock if a
+//! thread is parked and nothing will unpark it.
 
 use super::{Driver, Parking, PollLock};
 use heddle_core::Ns;
@@ -15,7 +15,7 @@ fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// What the kernel keeps under the lock of the epoll.
+/// The state that the kernel keeps under the epoll's lock.
 #[derive(Default)]
 struct Epoll {
     bell: bool,
@@ -23,7 +23,7 @@ struct Epoll {
     data: u32,
 }
 
-/// A runtime, as far as parking goes: tasks are numbers, and a worker ends when it has one.
+/// The parts of a runtime that matter for parking: tasks are numbers, and a worker ends when it has one.
 struct World {
     parking: Parking,
     poll: PollLock,
@@ -55,14 +55,14 @@ impl World {
         self.queue.load(Relaxed) != 0 || self.timer.load(Relaxed) != 0
     }
 
-    /// Moves what sockets have to the queue. The poll is the caller's.
+    /// Moves tasks with data to the queue. The caller holds the poll.
     fn report(&self, epoll: &mut Epoll) -> bool {
         let data = std::mem::take(&mut epoll.data);
         self.queue.fetch_add(data, AcqRel);
         data != 0
     }
 
-    /// Polls without sleeping; hears the bell, too.
+    /// Polls without sleeping; also hears the bell.
     fn look(&self) -> bool {
         let look = || {
             let mut epoll = self.epoll.lock().unwrap();
@@ -70,7 +70,7 @@ impl World {
             self.report(&mut epoll)
         };
         let found = self.poll.try_poll(look) == Some(true);
-        // A worker that runs announces what it finds as any task; what a poll brings to one that slept is its own.
+        // A running worker announces what it finds like any task; what a poll brings to a sleeping worker is its own.
         if found {
             self.parking.unpark_any(self);
         }
@@ -84,7 +84,7 @@ impl World {
                 continue;
             }
             if !self.parking.park(self, cpu, Ns::MAX, || self.is_work()) {
-                // What it saw may be old: loom shows it again and again unless the thread yields.
+                // The value may be stale: loom shows it again and again unless the thread yields.
                 thread::yield_now();
             }
             if self.is_work() {
@@ -108,7 +108,7 @@ impl World {
 impl Driver for World {
     fn attend(&self, wanted: impl FnOnce() -> bool, _: Ns) -> bool {
         self.poll.attend(wanted, || {
-            // The timeout is worked out first, as for a system call.
+            // The timeout is computed first, as for a system call.
             if self.timer.load(Relaxed) != 0 {
                 return;
             }
@@ -146,7 +146,7 @@ fn a_worker_that_parks_while_a_task_comes_gets_it() {
     });
 }
 
-/// The second form of unparking: of the worker whose queue it is.
+/// The second form of unparking: of the worker that owns the queue.
 #[test]
 fn a_worker_that_parks_while_it_is_named_wakes_up() {
     check(3, || {
@@ -169,7 +169,7 @@ fn of_two_workers_in_poll_and_futex_each_gets_one_of_two_tasks() {
     });
 }
 
-/// The bell is heard by a thread that only has a look and for which it did not ring.
+/// The bell is heard by a thread that only checks the poll and for which it did not ring.
 #[test]
 fn a_notification_is_seen_although_another_thread_heard_the_bell() {
     check(3, || {
@@ -193,7 +193,7 @@ fn a_worker_that_finds_more_than_it_takes_passes_the_wake_on() {
     });
 }
 
-/// One of two workers leaves with a task, perhaps out of the poll, while a timer is set; the other one must fire it.
+/// One of two workers leaves with a task, perhaps from the poll, while a timer is set; the other must fire it.
 #[test]
 fn a_timer_that_is_set_while_a_worker_enters_or_leaves_the_poll_fires() {
     check(2, || {
@@ -251,7 +251,7 @@ fn the_ticker_does_not_stay_parked_while_a_worker_runs() {
     });
 }
 
-/// A worker waits for mail, a task queues, the dispatcher brings them together.
+/// A worker waits for mail, a task is queued, and the dispatcher brings them together.
 #[test]
 fn a_dispatcher_that_parks_sees_the_task_and_the_worker_that_waits() {
     check(3, || {

@@ -10,35 +10,35 @@ const PARKED: u32 = 1;
 const POLLING: u32 = 2;
 const NOTIFIED: u32 = 3;
 
-/// The poll in which one thread at a time sleeps for all.
+/// The poll in which one thread at a time sleeps on behalf of all.
 pub trait Driver {
     /// Sleeps in the poll until a source is ready, a timer is due, the bell rings, or `at_most` has passed, and wakes
-    /// the tasks that waited for what came; not at all unless `wanted`. False at once if another thread polls. As
-    /// [`PollLock::attend`](super::PollLock::attend).
+    /// the tasks that waited for these events. Does not sleep unless `wanted`. Returns false at once if another thread
+    /// polls. See [`PollLock::attend`](super::PollLock::attend).
     fn attend(&self, wanted: impl FnOnce() -> bool, at_most: Ns) -> bool;
 
     /// See [`PollLock::is_attended`](super::PollLock::is_attended).
     fn is_attended(&self) -> bool;
 
-    /// Ends the sleep of the thread in the poll, now or when one next sleeps there.
+    /// Ends the sleep of the thread in the poll, now or when a thread next sleeps there.
     fn ring(&self);
 }
 
-/// The state of one thread that may park. The text of the module has the diagram.
+/// The state of one thread that may park; see the diagram in the module docs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Parker(FutexWord);
 
 impl Parker {
     /// Parks the calling thread in the futex until it is unparked, or for `at_most` ([`Ns::MAX`]: no limit). The caller
-    /// has announced that it parks, and looked for a reason not to.
+    /// has announced that it parks, and has checked for a reason not to.
     pub fn park(&self, at_most: Ns) {
         if self.0.replace(RUNNING, PARKED) {
             self.wait(at_most);
         }
     }
 
-    /// Parks in the poll; in the futex while another thread sleeps in the poll for all.
+    /// Parks in the poll, or in the futex while another thread sleeps in the poll on behalf of all.
     pub fn park_polling(&self, driver: &impl Driver, at_most: Ns) {
         let mut polling = self.0.replace(RUNNING, POLLING);
         while polling && !driver.attend(|| self.0.load() == POLLING, at_most) {
@@ -48,13 +48,13 @@ impl Parker {
                 }
                 return;
             }
-            // The holder of the poll only has a look and will not unpark us when something comes: try again.
+            // The holder of the poll only checks it and will not unpark us when something arrives: try again.
             relax(u32::MAX);
             polling = self.0.load() == POLLING;
         }
     }
 
-    /// Parks in the futex unless there is a `reason` not to, which is looked for after the announcement.
+    /// Parks in the futex unless there is a `reason` not to, checked after the announcement.
     pub fn park_unless(&self, reason: impl FnOnce() -> bool) {
         self.0.swap(PARKED);
         fence(Ordering::SeqCst);
@@ -64,8 +64,8 @@ impl Parker {
         self.reset();
     }
 
-    /// Parks in the poll unless there is a `reason` not to or another thread polls, once: the caller looks around and
-    /// comes back.
+    /// Parks in the poll once, unless there is a `reason` not to or another thread polls: the caller checks its state
+    /// and comes back.
     pub fn park_polling_unless(&self, driver: &impl Driver, reason: impl FnOnce() -> bool) {
         self.0.swap(POLLING);
         fence(Ordering::SeqCst);
@@ -83,7 +83,7 @@ impl Parker {
         }
     }
 
-    /// Unparks the thread, or keeps it from parking once. Called by the one who took it out of the idle set.
+    /// Unparks the thread, or prevents it from parking once. Called by the thread that took it out of the idle set.
     pub fn unpark(&self, driver: &impl Driver) {
         match self.0.swap(NOTIFIED) {
             PARKED => self.0.wake_one(),
@@ -92,7 +92,8 @@ impl Parker {
         }
     }
 
-    /// Unparks the thread if it is parked. The caller has changed what the thread looks at after its announcement.
+    /// Unparks the thread if it is parked. The caller has already changed the state that the thread checks after its
+    /// announcement.
     #[inline]
     pub fn unpark_if_parked(&self, driver: &impl Driver) {
         fence(Ordering::SeqCst);
@@ -101,7 +102,7 @@ impl Parker {
         }
     }
 
-    /// The thread runs again. A notification that comes later makes its next parking short.
+    /// Called when the thread runs again. A later notification cuts its next parking short.
     pub fn reset(&self) {
         self.0.swap(RUNNING);
     }

@@ -10,22 +10,22 @@ use heddle_core::Ns;
 #[repr(align(128))]
 struct Worker {
     parker: Parker,
-    /// 1 if it has parked and not run a task since. Perhaps others rely on it to poll.
+    /// 1 if it has parked and has not run a task since. Other threads may rely on it to poll.
     seeks: AtomicU32,
 }
 
-/// See the module's text.
+/// See the module docs.
 #[derive(Debug)]
 pub struct Parking {
     idle: IdleSet,
     workers: Box<[Worker]>,
-    /// Hands tasks to workers, where there is one; workers then leave the poll to it.
+    /// Hands tasks to workers, if there is one; workers then leave the poll to it.
     dispatcher: Option<Parker>,
     ticker: Parker,
 }
 
 impl Parking {
-    /// For as many workers as there are `cpus`.
+    /// Returns the state for one worker per CPU.
     pub fn new(cpus: usize, has_dispatcher: bool) -> Parking {
         Parking {
             idle: IdleSet::new(cpus),
@@ -35,14 +35,14 @@ impl Parking {
         }
     }
 
-    /// Workers that are parked or about to be.
+    /// Returns the workers that are parked or about to park.
     #[inline]
     pub fn idle(&self) -> &IdleSet {
         &self.idle
     }
 
-    /// Parks the worker of `cpu` until it is unparked, data or a timer comes, or for `at_most`. Not at all if there
-    /// `is_work` once the worker is in the idle set. Whether it parked.
+    /// Parks the worker of `cpu` until it is unparked, data arrives, a timer expires, or `at_most` has passed. Does not
+    /// park if there `is_work` once the worker is in the idle set. Returns whether it parked.
     pub fn park(
         &self,
         driver: &impl Driver,
@@ -53,7 +53,7 @@ impl Parking {
         let Worker { parker, seeks } = &self.workers[cpu];
         self.idle.mark(cpu);
         self.unpark_dispatcher(driver);
-        // If another thread took us out of the set, it unparks us: that must not meet our next parking.
+        // If another thread took us out of the set, it unparks us: that must not hit our next parking.
         let parks = !(is_work() && self.idle.unmark(cpu));
         if parks {
             match self.dispatcher {
@@ -64,15 +64,15 @@ impl Parking {
         }
         parker.reset();
         seeks.store(1, Ordering::Relaxed);
-        // The fence in here is between the end of our poll and the caller's look for work, too: a thread that set a
-        // timer and took us for the poller is seen by that look.
+        // The fence in here also separates the end of our poll from the caller's check for work: that check sees a
+        // thread that set a timer and took us for the poller.
         self.ticker.unpark_if_parked(driver);
         parks
     }
 
-    /// The worker of `cpu` goes to work, or sees that there is some. If it has parked since it last did, another worker
-    /// is needed: for more work than one takes, and to poll. Not to be called without work: two workers would unpark
-    /// each other forever.
+    /// Called when the worker of `cpu` goes to work, or sees that there is some. If it has parked since it last did,
+    /// another worker is needed: for more work than one takes, and to poll. Must not be called without work: two
+    /// workers would unpark each other forever.
     #[inline]
     pub fn works(&self, driver: &impl Driver, cpu: usize) {
         let seeks = &self.workers[cpu].seeks;
@@ -84,7 +84,7 @@ impl Parking {
         }
     }
 
-    /// Unparks the worker of `cpu` if it is idle. The caller has written before what the worker looks at.
+    /// Unparks the worker of `cpu` if it is idle. The caller has already changed the state that the worker checks.
     #[inline]
     pub fn unpark(&self, driver: &impl Driver, cpu: usize) -> bool {
         fence(Ordering::SeqCst);
@@ -95,14 +95,15 @@ impl Parking {
         idle
     }
 
-    /// Unparks one idle worker; false if there is none. The caller has written before what workers look at.
+    /// Unparks one idle worker. Returns false if there is none. The caller has already changed the state that workers
+    /// check.
     #[inline]
     pub fn unpark_any(&self, driver: &impl Driver) -> bool {
         let idle = self.idle.take_any();
         idle.map(|cpu| self.workers[cpu].parker.unpark(driver)).is_some()
     }
 
-    /// Unparks all idle workers; false if there is none.
+    /// Unparks all idle workers. Returns false if there is none.
     pub fn unpark_all(&self, driver: &impl Driver) -> bool {
         let mut any = false;
         while self.unpark_any(driver) {
@@ -111,14 +112,14 @@ impl Parking {
         any
     }
 
-    /// Unparks the worker of `cpu`, or keeps it from parking once, whether it is idle or not.
+    /// Unparks the worker of `cpu`, or prevents it from parking once, whether it is idle or not.
     pub fn notify(&self, driver: &impl Driver, cpu: usize) {
         self.idle.unmark(cpu);
         self.workers[cpu].parker.unpark(driver);
     }
 
-    /// A timer was set that is the earliest: the thread that sleeps in the poll sleeps too long. If none does, an
-    /// idle worker must.
+    /// Called when a new timer is the earliest: the thread in the poll would sleep too long. If no thread is in the
+    /// poll, an idle worker must enter it.
     pub fn timer_is_earlier(&self, driver: &impl Driver) {
         if let Some(dispatcher) = &self.dispatcher {
             return dispatcher.unpark_if_parked(driver);
@@ -130,7 +131,7 @@ impl Parking {
         }
     }
 
-    /// A source was registered: an idle worker must poll, if there is one and no thread polls.
+    /// Called when a source was registered: an idle worker, if there is one, must poll if no thread does.
     pub fn source_is_new(&self, driver: &impl Driver) {
         fence(Ordering::SeqCst);
         if self.dispatcher.is_none() && !driver.is_attended() {
@@ -138,15 +139,15 @@ impl Parking {
         }
     }
 
-    /// Parks the dispatcher until a task queues, a worker waits, or data or a timer comes; not at all if a round is
-    /// `due`.
+    /// Parks the dispatcher until a task is queued, a worker waits, data arrives or a timer expires; does not park if a
+    /// round is `due`.
     pub fn park_dispatcher(&self, driver: &impl Driver, due: impl FnOnce() -> bool) {
         if let Some(dispatcher) = &self.dispatcher {
             dispatcher.park_polling_unless(driver, due);
         }
     }
 
-    /// Unparks the dispatcher. The caller has changed what it looks at.
+    /// Unparks the dispatcher. The caller has already changed the state that it checks.
     #[inline]
     pub fn unpark_dispatcher(&self, driver: &impl Driver) {
         if let Some(dispatcher) = &self.dispatcher {
@@ -154,13 +155,13 @@ impl Parking {
         }
     }
 
-    /// Parks the ticker until a worker runs; not at all if one does, or if it must `stop`.
+    /// Parks the ticker until a worker runs; does not park if one does, or if the ticker must `stop`.
     pub fn park_ticker(&self, stop: impl FnOnce() -> bool) {
         let runs = |cpu| !self.idle.contains(cpu);
         self.ticker.park_unless(|| stop() || (0..self.workers.len()).any(runs));
     }
 
-    /// Unparks the ticker. The caller has changed what it looks at.
+    /// Unparks the ticker. The caller has already changed the state that it checks.
     pub fn unpark_ticker(&self, driver: &impl Driver) {
         self.ticker.unpark_if_parked(driver);
     }

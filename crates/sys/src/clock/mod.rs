@@ -1,7 +1,7 @@
-//! Time: the system's, or under `--cfg virtual_time` a counter that only the program moves.
+//! Time: the system's, or under `--cfg virtual_time` a counter that only the program advances.
 //!
-//! With the counter a run can be repeated to the nanosecond: what the scheduler decides is then a function of the
-//! workload alone. Built so by `scripts/test-virtual` and by nothing else; an ordinary build has no trace of it.
+//! With the counter a run is repeatable to the nanosecond: the scheduler's decisions are then a function of the
+//! workload alone. Only `scripts/test-virtual` builds it this way; an ordinary build has no trace of it.
 
 #[cfg(not(virtual_time))]
 mod system;
@@ -15,7 +15,7 @@ pub use virtual_time::{advance_to, now, ns_to_ticks, restart, ticks, ticks_to_ns
 
 use heddle_core::Ns;
 
-/// The time by one of the system's clocks; about 25 ns.
+/// Returns the time by one of the system's clocks; about 25 ns.
 fn read(clock: libc::clockid_t) -> Ns {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `ts` is writable; a wrong clock id would only fail.
@@ -23,18 +23,18 @@ fn read(clock: libc::clockid_t) -> Ns {
     Ns(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
 }
 
-/// CPU time of the calling kernel thread.
+/// Returns the CPU time of the calling kernel thread.
 pub fn thread_cpu_time() -> Ns {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of the kernel thread `tid` of this process; zero once it is gone. A system call, about 0.3 us.
+/// Returns the CPU time of the kernel thread `tid` of this process; zero once it is gone. A system call, about 0.3 us.
 pub fn cpu_time_of(tid: u32) -> Ns {
-    // The clock id of a thread: its number inverted, "per thread" (4) and "scheduled time" (2).
+    // A thread's clock id: its thread id inverted, "per thread" (4) and "scheduled time" (2).
     read((!(tid as libc::clockid_t) << 3) | 6)
 }
 
-/// CPU time of the process, all threads together.
+/// Returns the CPU time of the process, all threads together.
 pub fn process_cpu_time() -> Ns {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

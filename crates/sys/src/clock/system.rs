@@ -4,19 +4,19 @@ use super::read;
 use core::arch::x86_64::_rdtsc;
 use heddle_core::Ns;
 
-/// Time since boot without sleep (CLOCK_MONOTONIC); about 25 ns.
+/// Returns the time since boot without sleep (CLOCK_MONOTONIC); about 25 ns.
 pub fn now() -> Ns {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The time stamp counter; 10 to 20 ns on a virtual machine.
+/// Returns the time stamp counter; 10 to 20 ns on a virtual machine.
 #[inline]
 pub fn ticks() -> u64 {
     // SAFETY: the instruction is part of x86-64 and has no effect on memory.
     unsafe { _rdtsc() }
 }
 
-/// Ticks of the time stamp counter in a nanosecond, measured once over a millisecond; good to about a thousandth.
+/// Returns the time stamp counter's ticks per nanosecond, measured once over a millisecond; accurate to about 0.1 %.
 fn ticks_per_ns() -> f64 {
     static RATIO: std::sync::OnceLock<f64> = std::sync::OnceLock::new();
     *RATIO.get_or_init(|| {
@@ -31,12 +31,12 @@ fn ticks_per_ns() -> f64 {
     })
 }
 
-/// A time in ticks of the time stamp counter.
+/// Converts a time to ticks of the time stamp counter.
 pub fn ns_to_ticks(ns: Ns) -> u64 {
     (ns.0 as f64 * ticks_per_ns()) as u64
 }
 
-/// Ticks of the time stamp counter as a time.
+/// Converts ticks of the time stamp counter to a time.
 pub fn ticks_to_ns(ticks: u64) -> Ns {
     Ns((ticks as f64 / ticks_per_ns()) as u64)
 }

@@ -1,27 +1,27 @@
-//! The clock's simulated twin: one counter for the whole process, a tick a nanosecond.
+//! The clock's simulated twin: one counter for the whole process, one tick per nanosecond.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use heddle_core::Ns;
 
 static NOW: AtomicU64 = AtomicU64::new(0);
 
-/// The virtual time.
+/// Returns the virtual time.
 pub fn now() -> Ns {
     Ns(ticks())
 }
 
-/// The virtual time.
+/// Returns the virtual time.
 #[inline]
 pub fn ticks() -> u64 {
     NOW.load(Ordering::SeqCst)
 }
 
-/// Lets time pass until `at`; nothing happens if that is past.
+/// Advances time to `at`; does nothing if that has passed.
 pub fn advance_to(at: Ns) {
     NOW.fetch_max(at.0, Ordering::SeqCst);
 }
 
-/// Restarts time at zero. For the start of a run, while no other goes on.
+/// Restarts time at zero. For the start of a run, while no other is in progress.
 pub fn restart() {
     NOW.store(0, Ordering::SeqCst);
 }
