@@ -35,7 +35,9 @@ fn is_too_long(line: &str, limit: usize, is_markdown: bool) -> bool {
     if line.len() + 3 * line.matches('\t').count() <= limit || width(line) <= limit {
         return false;
     }
-    !(is_markdown && is_table_or_definition(line)) && !has_unbreakable_word(line, limit)
+    let is_exempt =
+        is_markdown && is_table_or_definition(line) || has_unbreakable_word(line, limit);
+    !is_exempt
 }
 
 fn is_table_or_definition(line: &str) -> bool {

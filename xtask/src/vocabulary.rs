@@ -9,11 +9,13 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 type Index = HashMap<&'static str, &'static str>;
+/// A phrase as its words, with its entry.
+type Phrase = (Vec<&'static str>, &'static Entry);
 
 static PARTS: LazyLock<Index> = LazyLock::new(|| words::PARTS.iter().copied().collect());
 static TYPES: LazyLock<Index> = LazyLock::new(|| words::TYPES.iter().copied().collect());
 /// Each phrase by its first word.
-static PHRASES: LazyLock<HashMap<&str, Vec<(Vec<&str>, &Entry)>>> = LazyLock::new(|| {
+static PHRASES: LazyLock<HashMap<&str, Vec<Phrase>>> = LazyLock::new(|| {
     let mut index = HashMap::<_, Vec<_>>::new();
     for entry in words::PHRASES {
         let words: Vec<&str> = entry.0.split(' ').collect();
