@@ -208,7 +208,7 @@ fn auto_uses_fair_for_policies_it_can_express_and_says_so() {
     let said = text(&auto);
     assert!(said.contains("using the fair backend, because scx does not work here"), "{said}");
     for (options, why) in [
-        (&["--policy", "sjf"][..], "in which order `sjf` runs threads"),
+        (&["--policy", "sjf"][..], "the order in which `sjf` runs threads"),
         (&["--policy", "priority", "--agents", "local"], "--agents local needs an agent"),
     ] {
         let refused = run(&[options, &["--backend", "fair"]].concat());
