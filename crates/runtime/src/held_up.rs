@@ -40,8 +40,9 @@ impl HeldUp {
 
 fn say(word: usize) {
     report::say(format_args!(
-        "heddle: {MANY} workers in a row had to be replaced because they waited in the kernel for the same lock, at {word:#x}; who \
-         holds it is preempted, sleeps, or waits for a CPU. Each wait costs a millisecond and a kernel thread. An allocator's lock? \
+        "heddle: {MANY} workers in a row had to be replaced because they waited in the kernel for the same lock, \
+         at {word:#x}; its holder is preempted, sleeps, or waits for a CPU. \
+         Each wait costs a millisecond and a kernel thread. An allocator's lock? \
          Wrap the allocator in heddle_rt::alloc::NoPreempt, or name its code: RuntimeBuilder::no_preempt_code, \
          HEDDLE_NO_PREEMPT_CODE. One of your own? Hold it in heddle_rt::no_preempt, or use those of heddle_rt::sync."
     ));

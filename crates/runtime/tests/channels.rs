@@ -250,7 +250,7 @@ fn a_channel_is_disconnected_with_its_last_receiver() {
 }
 
 #[test]
-fn a_oneshot_delivers_its_value_or_tells_that_none_will_come() {
+fn a_oneshot_delivers_its_value_or_reports_that_none_will_come() {
     runtime("fifo").run(|| {
         let (tx, rx) = oneshot::channel();
         let Err(oneshot::TryRecvError::Empty(rx)) = rx.try_recv() else { panic!("not sent yet") };

@@ -1,4 +1,5 @@
-//! An idle runtime uses no CPU: none of its threads wakes. Each case is a process of its own, so that other tests do not count.
+//! An idle runtime uses no CPU: none of its threads wakes. Each case is a process of its own, so that other tests do
+//! not count.
 
 mod common;
 

@@ -208,7 +208,7 @@ fn a_scoped_task_is_joined_with_a_limit() {
 }
 
 #[test]
-fn a_handle_tells_whether_the_task_has_ended() {
+fn a_handle_knows_whether_the_task_has_ended() {
     runtime("fifo").run(|| {
         let handle: JoinHandle<()> = spawn(|| ());
         assert!(!handle.is_finished(), "the only worker runs this task");

@@ -230,7 +230,7 @@ fn player(tx: mpmc::Sender<usize>, rx: mpmc::Receiver<usize>) -> impl FnOnce() -
 
 /// Senders and receivers of all kinds on two channels, in tasks and threads: every value arrives once.
 #[test]
-fn values_arrive_once_whoever_selects() {
+fn values_arrive_once_if_many_select() {
     const VALUES: usize = 300;
     for policy in &policies() {
         for bound in [0, 1, 3] {

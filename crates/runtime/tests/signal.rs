@@ -166,7 +166,7 @@ fn signals_that_cannot_be_waited_for_are_refused_with_the_reason() {
 }
 
 #[test]
-fn sigchld_tells_of_children_and_takes_no_status() {
+fn sigchld_reports_children_and_takes_no_status() {
     let body = || {
         runtime("fifo").run(|| {
             let signals = Signals::new([SIGCHLD]).unwrap();
@@ -175,5 +175,5 @@ fn sigchld_tells_of_children_and_takes_no_status() {
             assert!(child.wait().unwrap().success());
         });
     };
-    alone("sigchld_tells_of_children_and_takes_no_status", body, assert_success);
+    alone("sigchld_reports_children_and_takes_no_status", body, assert_success);
 }

@@ -210,7 +210,7 @@ fn a_wait_ends_by_a_notification_or_by_its_time_limit() {
 }
 
 /// If a waiter took a notification although its time had passed, another waiter, which has no time limit, would sleep
-/// for ever.
+/// forever.
 #[test]
 fn a_notification_reaches_a_party_that_still_waits() {
     everywhere(|rt| {
@@ -304,8 +304,8 @@ fn a_lock_with_a_time_limit_is_taken_or_given_up() {
     runtime("fifo").run(test);
 }
 
-/// If a party that gives up kept a wake-up, one without a time limit would sleep for ever. Readers that a writer held
-/// back would sleep for ever if it left without waking them.
+/// If a party that gives up kept a wake-up, one without a time limit would sleep forever. Readers that a writer held
+/// back would sleep forever if it left without waking them.
 #[test]
 fn a_party_that_gives_up_leaves_no_other_asleep() {
     everywhere(|rt| {

@@ -130,7 +130,7 @@ fn an_interval_skips_what_it_missed() {
     assert!(std::panic::catch_unwind(|| interval(Duration::ZERO)).is_err());
 }
 
-/// A worker looks at timers every 61 direct switches. If each of these takes long, another thread has to look.
+/// A worker looks at timers every 61 direct switches. If each of these takes long, another thread must look.
 #[test]
 fn without_a_quantum_a_sleeper_is_queued_though_no_worker_looks() {
     let rt = runtime("fifo");

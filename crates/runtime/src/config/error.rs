@@ -37,8 +37,8 @@ pub enum ConfigError {
     },
     /// The quantum is so short that preempting costs more than the work in between.
     #[error(
-        "a quantum of {quantum} is shorter than preemption by {mechanism:?} can do here; ask for at least {shortest}, or for no preemption \
-         (HEDDLE_MECHANISM=none)"
+        "a quantum of {quantum} is shorter than preemption by {mechanism:?} can do here; ask for at least {shortest}, \
+         or for no preemption (HEDDLE_MECHANISM=none)"
     )]
     QuantumTooShort {
         /// The quantum requested.
@@ -68,7 +68,8 @@ pub enum ConfigError {
     },
     /// A dispatcher was requested for a policy with per-CPU queues.
     #[error(
-        "policy `{0}` has a queue per CPU, and a dispatcher hands out tasks from a central one; leave the dispatcher out, \
+        "policy `{0}` has a queue per CPU, and a dispatcher hands out tasks from a central one; \
+         leave the dispatcher out, \
          or choose a central policy such as `fifo` or `shinjuku`"
     )]
     DispatcherNotCentral(&'static str),

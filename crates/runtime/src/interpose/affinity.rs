@@ -150,8 +150,22 @@ pub(crate) unsafe fn create_thread(
 type Strings = *const *mut c_char;
 
 makers! {
-    posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attr: *const c_void, argv: Strings, envp: Strings) -> c_int;
-    posix_spawnp(pid: *mut libc::pid_t, file: *const c_char, actions: *const c_void, attr: *const c_void, argv: Strings, envp: Strings) -> c_int;
+    posix_spawn(
+        pid: *mut libc::pid_t,
+        path: *const c_char,
+        actions: *const c_void,
+        attr: *const c_void,
+        argv: Strings,
+        envp: Strings
+    ) -> c_int;
+    posix_spawnp(
+        pid: *mut libc::pid_t,
+        file: *const c_char,
+        actions: *const c_void,
+        attr: *const c_void,
+        argv: Strings,
+        envp: Strings
+    ) -> c_int;
     system(command: *const c_char) -> c_int;
     popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE;
 }

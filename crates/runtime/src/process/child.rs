@@ -80,7 +80,7 @@ impl Child {
         self.child.id()
     }
 
-    /// Kills the child by SIGKILL. It still has to be waited for. Does nothing if it was reaped already.
+    /// Kills the child by SIGKILL. It must still be waited for. Does nothing if it was reaped already.
     ///
     /// # Errors
     /// Returns the system's error.

@@ -104,7 +104,8 @@ fn unregister_rseq() {
 pub(super) unsafe fn furnish(base: *mut u8, size: usize) -> io::Result<Area> {
     let mut info = DonorInfo::default();
     let thread = thread_on(base as usize, size, donate, (&raw mut info).cast()).map_err(|e| {
-        let advice = "each live task needs a kernel thread in this mode: see kernel.pid_max, kernel.threads-max, RLIMIT_NPROC";
+        let advice = "each live task needs a kernel thread in this mode: \
+                      see kernel.pid_max, kernel.threads-max, RLIMIT_NPROC";
         io::Error::new(e.kind(), format!("cannot start a donor thread ({e}); {advice}"))
     })?;
     // SAFETY: a joinable thread that is never joined.

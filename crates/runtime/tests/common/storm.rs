@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Blocks that one task has allocated and another one frees.
+/// Blocks which one task has allocated and another one frees.
 type Exchange = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// Sizes of blocks: small ones of many classes, some that span pages, few that are mapped alone.

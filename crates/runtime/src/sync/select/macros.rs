@@ -16,7 +16,7 @@
 /// let what = select! {
 ///     recv(shop) -> order => format!("order: {}", order.unwrap()),
 ///     cancelled(closing) => "closed".to_owned(),
-///     recv(after(Duration::from_secs(60))) -> _ => "nobody came".to_owned(),
+///     recv(after(Duration::from_secs(60))) -> _ => "timed out".to_owned(),
 /// };
 /// assert_eq!(what, "order: tea");
 ///

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(first.give_up(), None);
         assert!(selectors.commit_one().is_some());
         assert_eq!(second.give_up(), Some(Claim::Committed(5)));
-        assert!(!selectors.commit_one().is_some(), "nobody is left");
+        assert!(!selectors.commit_one().is_some(), "no selector is left");
     }
 
     #[test]
