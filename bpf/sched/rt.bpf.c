@@ -5,7 +5,7 @@
  * The states of a thread, and who changes them (the word is `live`, see rt.h):
  *
  *   gone -> blocked      fork, or user space admits it         blocked  -> runnable  wakeup
- *   runnable -> blocked  switched out asleep; commit is over    runnable -> runnable  committed, or parked again, by user space
+ *   runnable -> blocked  switched out asleep; commit is over    runnable -> runnable  user space commits or parks it
  *   any -> gone          exit, exec of another thread, a change of policy by another program
  *   any -> runnable      exec, by which it has another number
  *

@@ -5,10 +5,10 @@
  * a message and *commits* them to CPUs by running the program `hd_commit`. Everything here runs below ordinary
  * threads.
  *
- * I1 A thread is in the kernel queue that its status word names, or on its way there, moved by the holder of its run queue's
- *    lock or of its claim.
- * I2 No thread is moved to a CPU on which it may not run: that would end the scheduler. The queue's iterator is the guard, see
- *    latch.h and commit.h.
+ * I1 A thread is in the kernel queue that its status word names, or on its way there, moved by the holder of its run
+ *    queue's lock or of its claim.
+ * I2 No thread is moved to a CPU on which it may not run: that would end the scheduler. The queue's iterator is the
+ *    guard, see latch.h and commit.h.
  * I3 Threads and CPUs outside of enclaves cost a read of one word. */
 #include "scx/maps.h"
 #include "scx/message.h"

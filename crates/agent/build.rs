@@ -59,7 +59,9 @@ fn compile(folder: &Path, source: &Path, object: &Path, hash: u64) {
     command.args(FLAGS).arg(format!("-DHD_LAYOUT_HASH={hash}ULL"));
     command.arg("-I").arg(folder.join("include")).arg("-I").arg(folder);
     let status = command.arg(source).arg("-o").arg(object).status().unwrap_or_else(|error| {
-        panic!("Heddle's kernel programs are compiled with `{clang}`, which cannot run ({error}): scripts/setup installs it")
+        panic!(
+            "cannot compile the kernel programs: `{clang}` does not run ({error}); scripts/setup installs it"
+        )
     });
     assert!(status.success(), "clang failed on {}", source.display());
 }

@@ -1,7 +1,8 @@
 //! Cycles between the modules of a crate: modules that import each other cannot be read, or tested, one at a time.
 //!
-//! A module here is what `lib.rs` or `main.rs` declares, a file or a folder; what happens inside a folder is its own business. An import is
-//! any path that begins with `crate::`, outside of comments and of unit tests at the end of a file.
+//! A module here is what `lib.rs` or `main.rs` declares, a file or a folder; what happens inside a folder is its own
+//! business. An import is any path that begins with `crate::`, outside of comments and of unit tests at the end of a
+//! file.
 
 use crate::finding::Finding;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +14,8 @@ const MOST: usize = 5;
 /// Which modules each module of a crate imports.
 type Imports<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// Reports cycles in the crate whose sources, by path below `src`, are `files`. The crate's root re-exports names of modules, so a
-/// `crate::Name` counts as an import of the module that has it.
+/// Reports cycles in the crate whose sources, by path below `src`, are `files`. The crate's root re-exports names of
+/// modules, so a `crate::Name` counts as an import of the module that has it.
 pub fn check_crate(path: &Path, files: &[(PathBuf, String)]) -> Vec<Finding> {
     let roots = ["lib.rs", "main.rs"].map(Path::new);
     let is_root = |file: &&(PathBuf, String)| roots.contains(&file.0.as_path());

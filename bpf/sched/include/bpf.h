@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* What the kernel's programs of the agents need to be such: sections, maps, helpers. No header of the system, so that they are
- * compiled wherever there is a clang. */
+/* Sections, maps and helpers of the agents' kernel programs. No system headers: any clang compiles them. */
 #ifndef HEDDLE_SCHED_BPF_H
 #define HEDDLE_SCHED_BPF_H
 

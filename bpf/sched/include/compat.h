@@ -34,7 +34,8 @@ extern void scx_bpf_dispatch(struct task_struct *p, __u64 id, __u64 slice, __u64
 extern bool scx_bpf_dsq_move_to_local(__u64 id) __ksym __weak;
 extern bool scx_bpf_consume(__u64 id) __ksym __weak;
 extern bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, __u64 id, __u64 flags) __ksym __weak;
-extern bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p, __u64 id, __u64 flags) __ksym __weak;
+extern bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p, __u64 id,
+					__u64 flags) __ksym __weak;
 extern void scx_bpf_dsq_move_set_slice(struct bpf_iter_scx_dsq *it, __u64 slice) __ksym __weak;
 extern void scx_bpf_dispatch_from_dsq_set_slice(struct bpf_iter_scx_dsq *it, __u64 slice) __ksym __weak;
 

@@ -10,8 +10,9 @@
 #define HD_CPUS 1024
 #define HD_ENCLAVES 16 /* enclave 0 is "none" */
 #define HD_QUEUES 1024
-#define HD_TXNS 1024 /* transactions that one commit may hold */
-#define HD_KERNELS_PATIENCE_MS 30000 /* sched_ext's maximum wait of a thread, after which it ends the scheduler of all enclaves */
+#define HD_TXNS 1024 /* the most transactions of a commit */
+/* sched_ext's maximum wait of a thread; after that it ends the scheduler of all enclaves. */
+#define HD_KERNELS_PATIENCE_MS 30000
 
 enum hd_state {
 	HD_FREE,    /* the slot is not in use */
@@ -210,7 +211,7 @@ struct hd_machine {
 	__u64 spare[2];
 };
 
-/* The kernel's reason for ending the scheduler, up to the first zero. Written before hd_machine.exit_code. 256 bytes. */
+/* The kernel's reason for ending the scheduler, NUL-terminated. Written before hd_machine.exit_code. 256 bytes. */
 struct hd_last_words {
 	char reason[64];
 	char details[192];

@@ -35,7 +35,7 @@ struct rt_thread {
 	__u64 since;      /* when it got its present CPU; 0: on none */
 	__u64 committed;  /* when user space committed it; user space writes it */
 	__u32 running;    /* the CPU that it is on, plus one */
-	__u32 changing;   /* user space is just changing its policy or mask, which must not be taken for another program's change */
+	__u32 changing;   /* user space is changing its policy or mask, so the change is not another program's */
 	__u32 policy;     /* the kernel's policy that user space set, plus one; 0: none yet */
 	__s32 nice;       /* the last value seen */
 	__u32 old_policy; /* the original policy with SCHED_RESET_ON_FORK, and priority */

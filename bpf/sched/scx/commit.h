@@ -73,7 +73,8 @@ static __always_inline bool hd_may_run(struct task_struct *p, __u32 slot, __u32 
 }
 
 /* Moves a thread that was found, has the right number and may run there, to the CPU's latch, or straight to the CPU. */
-static __always_inline bool hd_place(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hd_txn *x, __u32 cpu, struct hd_thread *t)
+static __always_inline bool hd_place(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hd_txn *x,
+				     __u32 cpu, struct hd_thread *t)
 {
 	bool direct = x->flags & HD_TXN_DIRECT, moved;
 	__u64 flags = direct && x->flags & HD_TXN_PREEMPT ? SCX_ENQ_PREEMPT : 0;
@@ -91,7 +92,8 @@ static __always_inline bool hd_place(struct bpf_iter_scx_dsq *it, struct task_st
 
 /* Latches a thread that was found. The CPU's word first, also for one that goes straight to the CPU, so that no
  * thread is committed behind it unnoticed. */
-static __always_inline __u32 hd_latch(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hd_txn *x, __u32 slot, __u32 cpu, struct hd_thread *t, struct hd_cpu *c)
+static __always_inline __u32 hd_latch(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct hd_txn *x,
+				      __u32 slot, __u32 cpu, struct hd_thread *t, struct hd_cpu *c)
 {
 	if (ACCESS(c->latched))
 		hd_unlatch(cpu, true);
@@ -104,7 +106,8 @@ static __always_inline __u32 hd_latch(struct bpf_iter_scx_dsq *it, struct task_s
 }
 
 /* Puts a thread that was found where no CPU takes it, until it is known whether all of its group can be committed. */
-static __always_inline __u32 hd_stage(struct bpf_iter_scx_dsq *it, struct task_struct *p, __u32 cpu, struct hd_thread *t)
+static __always_inline __u32 hd_stage(struct bpf_iter_scx_dsq *it, struct task_struct *p, __u32 cpu,
+				      struct hd_thread *t)
 {
 	__u64 before = ACCESS(*hd_word(t)), staged = hd_is(HD_STAGED, before >> 32);
 
@@ -134,8 +137,8 @@ __noinline __u32 hd_search(__u32 at, __u32 slot, __u32 cpu, __u32 enclave, bool 
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
 		if (!hd_is_in(p, slot))
 			continue;
-		/* The slot may have been reused meanwhile. Now that the iterator has the thread, every change of it costs it its
-		 * place, and the move fails. */
+		/* The slot may have been reused meanwhile. Now that the iterator has the thread, every
+		 * change of it costs it its place, and the move fails. */
 		if (t->tid != x->tid)
 			result = HD_NO_THREAD;
 		else if (x->flags & HD_TXN_CHECK_TSEQ && ACCESS(t->tseq) != x->tseq)

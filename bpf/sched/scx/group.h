@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* All-or-nothing groups: every thread is latched to its CPU, or nothing has changed and no message was sent.
  *
- *   stage   Each thread is claimed and goes to the stage of its CPU, from which no CPU takes. A thread that is latched to the CPU
- *           stays latched, but is claimed, and so is the CPU: no other commit can change the latch.
+ *   stage   Each thread is claimed and goes to the stage of its CPU, from which no CPU takes. A thread that is
+ *           latched to the CPU stays latched, but is claimed, and so is the CPU: no other commit can change the latch.
  *   verify  Checks that each thread is still staged, and that what its transaction rests on still holds.
- *   finish  The group is decided now, and nothing can fail any more: each CPU's latch is emptied, with a message, and its thread
- *           latched.
- *   undo    Instead of finish: each thread goes back to where it was parked, with its old word. Its CPU's latch was not touched.
+ *   finish  The group is decided now, and nothing can fail any more: each CPU's latch is emptied, with a message, and
+ *           its thread latched.
+ *   undo    Instead of finish: each thread goes back to where it was parked, with its old word. Its CPU's latch was
+ *           not touched.
  *
  * If the kernel puts a thread into another queue meanwhile, it is no longer staged, which its word says (hd_park).
  * If that happens after the decision, the thread has lost its latch, as any latched thread may, which a message

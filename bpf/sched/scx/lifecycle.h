@@ -4,8 +4,9 @@
  *
  *   WAITING -> ORPHAN  no agent attached in time                (hd_beat)
  *   ACTIVE  -> ORPHAN  the agent has ended without detaching    (hd_process_exit)
- *   ACTIVE  -> ORPHAN  a thread that could run on one of the enclave's CPUs had none for longer than the enclave's patience: its
- *                      agent did not commit it, or the CPU that it was committed or offered to is occupied (hd_beat)
+ *   ACTIVE  -> ORPHAN  a thread that could run on one of the enclave's CPUs had none for longer than the enclave's
+ *                      patience: its agent did not commit it, or the CPU that it was committed or
+ *                      offered to is occupied (hd_beat)
  *   any     -> ORPHAN  the guardian has ended                   (hd_process_exit)
  *
  * All by compare-and-swap of state and agent together, from the judged value: an agent that attaches at that moment

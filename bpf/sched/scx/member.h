@@ -31,7 +31,8 @@ static __always_inline void hd_on_init_task(struct task_struct *p, bool fork)
 		k->enclave = from->enclave;
 }
 
-static __always_inline void hd_describe(struct task_struct *p, struct hd_thread *t, __u32 slot, __u32 enclave, struct hd_enclave *e)
+static __always_inline void hd_describe(struct task_struct *p, struct hd_thread *t, __u32 slot, __u32 enclave,
+					struct hd_enclave *e)
 {
 	struct hd_queue *queue = hd_queue(e->queue);
 

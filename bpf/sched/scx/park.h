@@ -38,7 +38,8 @@ static __always_inline bool hd_is_pinned(struct task_struct *p)
 
 /* Lets the agent see, before the message that the thread can run, that it is pinned to one CPU; and when that is
  * over. */
-static __always_inline void hd_note_pinned(struct task_struct *p, struct hd_task *k, __u32 slot, __u32 enclave, __u32 cpu)
+static __always_inline void hd_note_pinned(struct task_struct *p, struct hd_task *k, __u32 slot, __u32 enclave,
+					   __u32 cpu)
 {
 	bool pinned = hd_is_pinned(p);
 
@@ -73,7 +74,8 @@ static __always_inline void hd_notify_parked(struct hd_task *k, __u32 slot, __u3
 
 /* The message is sent before the thread is in the queue, where the kernel puts it when this has returned: a commit
  * in that moment does not find it, and answers HD_AGAIN. */
-static __always_inline void hd_park(struct task_struct *p, struct hd_task *k, struct hd_thread *t, __u32 slot, __u64 flags)
+static __always_inline void hd_park(struct task_struct *p, struct hd_task *k, struct hd_thread *t, __u32 slot,
+				    __u64 flags)
 {
 	__u32 cpu = scx_bpf_task_cpu(p), was;
 	__u64 before, now = bpf_ktime_get_ns();

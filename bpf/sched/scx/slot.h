@@ -60,9 +60,9 @@ __noinline int hd_give_slot(__u32 slot)
 	return 0;
 }
 
-/* Claims of code that moves a thread between queues, or changes what is latched to a CPU (hd_cpu.claim), without the run
- * queue's lock: one at a time, so that no compare-and-swap succeeds on a word that another such change has left. Not a lock: code
- * that does not get a claim retries later. A group claims by its number, other code by HD_ALONE. */
+/* Claims of code that moves a thread between queues, or changes what is latched to a CPU (hd_cpu.claim), without the
+ * run queue's lock: one at a time, so that no compare-and-swap succeeds on a word that another such change has left.
+ * Not a lock: code that does not get a claim retries later. A group claims by its number, other code by HD_ALONE. */
 #define HD_ALONE (~0ULL)
 
 struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* Changes of the status words. A thread's state and CPU are one word of eight bytes, so that a commit, which does not hold the
- * run queue's lock, changes them by compare-and-swap from exactly what it has seen; all other code holds the lock
- * and swaps unconditionally.
+/* Changes of the status words. A thread's state and CPU are one word of eight bytes, so that a commit, which does not
+ * hold the run queue's lock, changes them by compare-and-swap from exactly what it has seen; all other
+ * code holds the lock and swaps unconditionally.
  *
  *   FREE -> BLOCKED            joins                  (enable)
  *   BLOCKED -> PARKED          can run                (enqueue)

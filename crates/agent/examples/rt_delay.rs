@@ -1,7 +1,8 @@
 //! How late a short periodic thread runs beside three threads that always want the same CPU: under the default
 //! scheduler, and under a minimal agent, which sleeps on that CPU or on another.
 //!
-//! `cargo run --release -p heddle-agent --example rt_delay -- [SECONDS [CPU [OTHER CPU]]]`, as root, on a quiet machine.
+//! `cargo run --release -p heddle-agent --example rt_delay -- [SECONDS [CPU [OTHER CPU]]]`, as root, on a quiet
+//! machine.
 
 use heddle_agent::model::{Group, Kind, State, Transaction};
 use heddle_agent::rt::Rt;
@@ -49,18 +50,18 @@ fn report(case: &str, mut outcome: Outcome) {
 }
 
 fn run(seconds: u64, cpu: u32, agent_on: Option<u32>) -> Outcome {
-    let (stop, (tell, told)) = (AtomicBool::new(false), channel());
+    let (stop, (report, reports)) = (AtomicBool::new(false), channel());
     std::thread::scope(|scope| {
         for _ in 0..HOGS {
-            let (stop, tell) = (&stop, tell.clone());
-            scope.spawn(move || hog(stop, cpu, &tell));
+            let (stop, report) = (&stop, report.clone());
+            scope.spawn(move || hog(stop, cpu, &report));
         }
-        let hogs: Vec<u32> = told.iter().take(HOGS).collect();
+        let hogs: Vec<u32> = reports.iter().take(HOGS).collect();
         let periodic = {
             let stop = &stop;
-            scope.spawn(move || periodic(stop, cpu, &tell))
+            scope.spawn(move || periodic(stop, cpu, &report))
         };
-        let lc = told.recv().expect("it says who it is");
+        let lc = reports.recv().expect("the periodic thread reports its number");
         let rt = agent_on.map(|_| Arc::new(enclave(cpu, lc, &hogs)));
         let agent = rt.clone().zip(agent_on).map(|(rt, on)| {
             let stop = &stop;
@@ -80,17 +81,17 @@ fn run(seconds: u64, cpu: u32, agent_on: Option<u32>) -> Outcome {
     })
 }
 
-fn hog(stop: &AtomicBool, cpu: u32, tell: &std::sync::mpsc::Sender<u32>) {
+fn hog(stop: &AtomicBool, cpu: u32, report: &std::sync::mpsc::Sender<u32>) {
     thread::pin(&[cpu]).expect("the CPU is there");
-    tell.send(thread::id()).expect("somebody listens");
+    report.send(thread::id()).expect("the receiver is there");
     while !stop.load(Relaxed) {
         std::hint::spin_loop();
     }
 }
 
-fn periodic(stop: &AtomicBool, cpu: u32, tell: &std::sync::mpsc::Sender<u32>) -> Vec<Ns> {
+fn periodic(stop: &AtomicBool, cpu: u32, report: &std::sync::mpsc::Sender<u32>) -> Vec<Ns> {
     thread::pin(&[cpu]).expect("the CPU is there");
-    tell.send(thread::id()).expect("somebody listens");
+    report.send(thread::id()).expect("the receiver is there");
     let (mut delays, mut due) = (Vec::new(), now() + PERIOD);
     while !stop.load(Relaxed) {
         thread::sleep(Ns(due.0.saturating_sub(now().0)));
@@ -107,7 +108,7 @@ fn periodic(stop: &AtomicBool, cpu: u32, tell: &std::sync::mpsc::Sender<u32>) ->
 fn enclave(cpu: u32, lc: u32, hogs: &[u32]) -> Rt {
     let name = format!("rt-delay-{}", std::process::id());
     let rt = Rt::create(&EnclaveSpec::new(name, &[cpu])).expect("an enclave");
-    rt.attach().expect("nobody else is its agent");
+    rt.attach().expect("no other agent is attached");
     for tid in hogs.iter().chain([&lc]) {
         rt.join(*tid).expect("it can be managed");
     }

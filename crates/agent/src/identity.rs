@@ -234,21 +234,21 @@ mod tests {
             let (pid, who) = (child.id(), Identity::of(child.id()));
             // So that the other process does not begin within the same tick.
             std::thread::sleep(std::time::Duration::from_millis(30));
-            let mut stranger = None;
+            let mut successor = None;
             let call = || {
                 end(&mut child);
-                stranger = with_number(pid);
+                successor = with_number(pid);
                 change.call(pid)
             };
             let like = |maker| change.like(maker);
             let made = change.make_by(pid, || Identity::of(pid) == who, like, call);
-            let Some(mut stranger) = stranger else {
+            let Some(mut successor) = successor else {
                 eprintln!("skipped: choosing a process's number takes root");
                 end(&mut child);
                 return;
             };
             let now = change.like(pid);
-            end(&mut stranger);
+            end(&mut successor);
             made.unwrap();
             assert_eq!(now.unwrap(), change.like(std::process::id()).unwrap());
         }

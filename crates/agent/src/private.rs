@@ -84,7 +84,8 @@ fn closed(path: &Path, opened: File, kind: FileType) -> io::Result<File> {
     let me = geteuid().as_raw();
     if stat.st_uid != me {
         let why = format!(
-            "belongs to user {} and not to user {me}; run this as that user, remove it, or set HEDDLE_RUN to another folder",
+            "belongs to user {} and not to user {me}; \
+             run this as that user, remove it, or set HEDDLE_RUN to another folder",
             stat.st_uid
         );
         return Err(refused(path, &why));

@@ -16,7 +16,7 @@ pub(crate) fn of(pid: u32) -> io::Result<Vec<u32>> {
 }
 
 /// Makes every thread of process `pid` that `list` names join, until it names no new ones, at most a hundred times.
-/// A number may belong to another process's thread by now; that one is skipped. `join` returns whether the thread
+/// A number may belong to another process's thread by now; it is skipped. `join` returns whether the thread
 /// existed. Returns how many did.
 pub(crate) fn join_all<E>(
     pid: u32,

@@ -1,9 +1,10 @@
 //! State machines whose transitions are checked.
 //!
-//! A state is an enum that lists its successors ([`Transitions::successors`]), and [`transition`] is the one function that
-//! changes it. An illegal transition is a fault of this crate and panics, in release builds too: an agent that went on would
-//! schedule by a wrong state, while one that ends gives its threads back (I3). The check compares one byte with at most five
-//! others and costs 1 ns (AMD EPYC Zen 5), where reading and handling a message costs an agent hundreds.
+//! A state is an enum that lists its successors ([`Transitions::successors`]), and [`transition`] is the one function
+//! that changes it. An illegal transition is a fault of this crate and panics, in release builds too: an agent that
+//! went on would schedule by a wrong state, while one that ends gives its threads back (I3). The check compares one
+//! byte with at most five others and costs 1 ns (AMD EPYC Zen 5), where reading and handling a message costs an agent
+//! hundreds.
 
 use core::fmt::Debug;
 
@@ -48,8 +49,8 @@ impl<S: Transitions> Checked<S> {
     }
 }
 
-/// Checks that the legal transitions among `all` are exactly those of `table`, whose lines read `State -> Next Next`, and that
-/// each other one panics.
+/// Checks that the legal transitions among `all` are exactly those of `table`, whose lines read `State -> Next Next`,
+/// and that each other one panics.
 #[cfg(test)]
 pub(crate) fn check_table<S: Transitions + std::panic::RefUnwindSafe>(all: &[S], table: &str) {
     let legal = |from: S, to: S| {

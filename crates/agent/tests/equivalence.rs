@@ -24,7 +24,8 @@ const UNEQUAL: [(&str, u16, &str); 3] = [
     (
         "shinjuku-shenango",
         4,
-        "where three quanta end in one instant, the simulator goes from CPU to CPU and an agent decides for all at once",
+        "where three quanta end in one instant, the simulator goes from CPU to CPU \
+         and an agent decides for all at once",
     ),
 ];
 

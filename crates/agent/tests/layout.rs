@@ -53,8 +53,8 @@ fn words<const N: usize>(all: &BTreeMap<String, Vec<u64>>, name: &str) -> [u64; 
 fn a_thread_is_read_as_it_is_written_in_c() {
     let all = compile_and_run(
         "thread",
-        "struct hd_thread thread = { .tid = 1, .tgid = 2, .state = HD_LATCHED, .cpu = 3, .tseq = 4, .on_at = 5, .runtime = 6,
-           .runnable_at = 7, .enclave = 8, .queue = 9, .weight = 10 };
+        "struct hd_thread thread = { .tid = 1, .tgid = 2, .state = HD_LATCHED, .cpu = 3, .tseq = 4, .on_at = 5,
+           .runtime = 6, .runnable_at = 7, .enclave = 8, .queue = 9, .weight = 10 };
          struct hd_thread staged = { .state = HD_STAGED };
          WORDS(thread); WORDS(staged);",
     );
@@ -81,7 +81,8 @@ fn a_thread_is_read_as_it_is_written_in_c() {
 fn a_cpu_is_read_as_it_is_written_in_c() {
     let all = compile_and_run(
         "cpu",
-        "struct hd_cpu cpu = { .occupant = HD_REALTIME, .current = 1, .latched = 8, .since = 3, .online = 1, .handoff = 4 };
+        "struct hd_cpu cpu = { .occupant = HD_REALTIME, .current = 1, .latched = 8, .since = 3,
+           .online = 1, .handoff = 4 };
          struct hd_cpu others = { .enclave = 9, .queue = 9, .agent = 9, .claim = 9, .ticks = 9 };
          WORDS(cpu); WORDS(others);",
     );
@@ -102,9 +103,10 @@ fn a_cpu_is_read_as_it_is_written_in_c() {
 fn an_enclave_is_read_as_it_is_written_in_c() {
     let all = compile_and_run(
         "enclave",
-        "struct hd_enclave enclave = { .state = HD_ENCLAVE_ACTIVE, .agent = 2, .generation = 3, .committed = 4, .failed = 5,
-           .threads = 6 };
-         struct hd_enclave others = { .guardian = 9, .queue = 9, .patience = 9, .grace = 9, .deadline = 9, .flags = 9, .orphaned = 9 };
+        "struct hd_enclave enclave = { .state = HD_ENCLAVE_ACTIVE, .agent = 2, .generation = 3,
+           .committed = 4, .failed = 5, .threads = 6 };
+         struct hd_enclave others = { .guardian = 9, .queue = 9, .patience = 9, .grace = 9,
+           .deadline = 9, .flags = 9, .orphaned = 9 };
          WORDS(enclave); WORDS(others);",
     );
     let expected = EnclaveWord {
@@ -138,7 +140,8 @@ fn a_queue_is_read_as_it_is_written_in_c() {
 fn a_message_is_read_as_it_is_written_in_c() {
     let all = compile_and_run(
         "message",
-        "struct hd_message message = { .kind = HD_THREAD_WAKEUP, .slot = 1, .tid = 2, .cpu = 3, .tseq = 4, .aseq = 5, .at = 6, .info = 7 };
+        "struct hd_message message = { .kind = HD_THREAD_WAKEUP, .slot = 1, .tid = 2, .cpu = 3, .tseq = 4,
+           .aseq = 5, .at = 6, .info = 7 };
          struct hd_message unknown = { .kind = 99 };
          WORDS(message); WORDS(unknown);",
     );
@@ -161,7 +164,8 @@ fn a_transaction_is_written_as_c_reads_it() {
     let all = compile_and_run(
         "txn",
         "struct hd_txn plain = { .slot = 1, .tid = 2, .cpu = 33 };
-         struct hd_txn full = { .slot = 1, .tid = 2, .cpu = 33, .tseq = 4, .aseq = 5, .slice = 6, .queue = 7, .result = HD_AGAIN,
+         struct hd_txn full = { .slot = 1, .tid = 2, .cpu = 33, .tseq = 4, .aseq = 5, .slice = 6,
+           .queue = 7, .result = HD_AGAIN,
            .flags = HD_TXN_PREEMPT | HD_TXN_CHECK_TSEQ | HD_TXN_CHECK_ASEQ | HD_TXN_DIRECT | HD_TXN_ONLY_FREE
              | HD_TXN_BEST_EFFORT };
          struct hd_txn direct = { .slot = 1, .tid = 2, .cpu = 33, .flags = HD_TXN_DIRECT };

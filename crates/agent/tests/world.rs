@@ -17,16 +17,16 @@ struct Run<'a> {
     people: &'a dyn Fn(&mut World) -> Vec<TaskId>,
 }
 
-struct Seen {
+struct RunResult {
     work_conserving: bool,
     totals: Totals,
     words: Vec<ThreadWord>,
 }
 
 impl Visitor for Run<'_> {
-    type Out = Seen;
+    type Out = RunResult;
 
-    fn visit<P: Policy>(self, policy: P) -> Seen {
+    fn visit<P: Policy>(self, policy: P) -> RunResult {
         let enclave = enclave();
         let settings = Settings { threads: 256, ..Settings::default() };
         let mut agent = Scheduler::new(policy, &enclave, settings);
@@ -36,7 +36,7 @@ impl Visitor for Run<'_> {
         let totals = world.run(&mut || agent.round(), END);
         enclave.machine().audit().unwrap();
         let words = threads.iter().map(|&thread| enclave.thread(thread)).collect();
-        Seen { work_conserving: P::WORK_CONSERVING, totals, words }
+        RunResult { work_conserving: P::WORK_CONSERVING, totals, words }
     }
 }
 
@@ -47,7 +47,7 @@ fn enclave() -> ModelEnclave {
     enclave
 }
 
-fn seen(name: &str, seed: u64, people: &dyn Fn(&mut World) -> Vec<TaskId>) -> Seen {
+fn run_policy(name: &str, seed: u64, people: &dyn Fn(&mut World) -> Vec<TaskId>) -> RunResult {
     with_policy(name, Run { seed, costs: Costs::fixed(), people }).unwrap()
 }
 
@@ -73,7 +73,7 @@ fn person() -> impl FnMut(&Rng) -> Step + Send {
 fn no_thread_is_lost_and_all_have_their_turns() {
     let people = |world: &mut World| (0..24).map(|_| world.spawn(person())).collect();
     for (name, seed) in names().flat_map(|name| [(name, 1), (name, 2)]) {
-        let seen = seen(name, seed, &people);
+        let seen = run_policy(name, seed, &people);
         assert!(seen.totals.steps > 100, "{name}: {:?}", seen.totals);
         for word in &seen.words {
             assert_ne!(word.state, State::Free, "{name}: {word:?}");
@@ -89,7 +89,7 @@ fn no_cpu_rests_for_long_while_a_thread_waits() {
         (0..CPUS + 3).map(|_| world.spawn(hog())).collect()
     };
     for name in names() {
-        let seen = seen(name, 1, &hogs);
+        let seen = run_policy(name, 1, &hogs);
         let worked: u64 = seen.words.iter().map(|word| word.runtime.0).sum();
         let share = worked as f64 / (END.0 * CPUS as u64) as f64;
         // Run time on a CPU at the end is not in the words yet: at most one stretch, which is long without
@@ -114,7 +114,7 @@ fn threads_that_end_make_room_for_others() {
         Vec::new()
     };
     for name in names() {
-        let seen = seen(name, 3, &people);
+        let seen = run_policy(name, 3, &people);
         assert_eq!(seen.totals.exits, 200, "{name}: {:?}", seen.totals);
     }
 }
@@ -145,7 +145,7 @@ fn disturbances_pass() {
     };
     let later = Ns::from_ms(20);
     for name in names() {
-        let seen = seen(name, 4, &people);
+        let seen = run_policy(name, 4, &people);
         for word in &seen.words {
             let alive = word.on_at > later || word.runnable_at > later;
             assert!(alive, "{name} has forgotten {word:?}: {:?}", seen.totals);
@@ -157,7 +157,7 @@ fn disturbances_pass() {
 fn equal_seeds_give_equal_runs() {
     let people = |world: &mut World| (0..24).map(|_| world.spawn(person())).collect();
     for name in ["fifo", "work-stealing", "shinjuku"] {
-        let [one, two, other] = [5, 5, 6].map(|seed| seen(name, seed, &people));
+        let [one, two, other] = [5, 5, 6].map(|seed| run_policy(name, seed, &people));
         assert_eq!((one.totals, one.words), (two.totals, two.words), "{name}");
         assert_ne!(two.totals, other.totals, "{name}");
     }

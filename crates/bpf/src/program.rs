@@ -66,7 +66,8 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.error.raw_os_error() == Some(libc::E2BIG) {
             return f.write_str(
-                "the kernel refused the program: it is too much to verify (a loop with too many turns or branches; the limit is a million instructions on all paths together)",
+                "the kernel refused the program: it is too complex to verify (a loop with too many turns or branches; \
+                 the limit is a million instructions on all paths together)",
             );
         }
         write!(f, "the kernel refused the program: {}", self.error)?;

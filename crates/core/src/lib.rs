@@ -37,7 +37,7 @@ mod tree;
 
 pub use cpu::{CpuId, CpuInfo, CpuSet, Topology};
 pub use list::TaskList;
-pub use params::{Known, ParamError, Params};
+pub use params::{ParamError, ParamNames, Params};
 pub use policy::{
     Balance, BestEffort, Cx, Dispatch, Enqueue, FairTerms, Host, Model, Policy, Resched, Rng,
 };

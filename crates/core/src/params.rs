@@ -19,12 +19,12 @@ use core::fmt;
 pub struct Params<'a> {
     name: &'a str,
     given: [Option<(&'a str, &'a str)>; Params::MOST],
-    known: Known,
+    known: ParamNames,
 }
 
 /// The names of the parameters that exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known([Option<&'static str>; Params::MOST]);
+pub struct ParamNames([Option<&'static str>; Params::MOST]);
 
 /// What is wrong with a choice, and what would be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum ParamError<'a> {
     /// The same parameter twice.
     Twice(&'a str),
     /// A parameter that does not exist, and those that do.
-    Unknown(&'a str, Known),
+    Unknown(&'a str, ParamNames),
     /// A value that the parameter cannot take.
     Value {
         /// The parameter.
@@ -68,7 +68,7 @@ impl<'a> Params<'a> {
             }
             *given.get_mut(i).ok_or(ParamError::TooMany)? = Some((key, value));
         }
-        Ok(Params { name: name.trim(), given, known: Known::default() })
+        Ok(Params { name: name.trim(), given, known: ParamNames::default() })
     }
 
     /// What stands before the colon.
@@ -143,7 +143,7 @@ impl<'a> Params<'a> {
     }
 }
 
-impl fmt::Display for Known {
+impl fmt::Display for ParamNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, key) in self.0.iter().flatten().enumerate() {
             write!(f, "{}{key}", if i == 0 { "" } else { ", " })?;

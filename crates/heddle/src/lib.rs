@@ -237,7 +237,8 @@ pub use heddle_steer as steer;
 ///
 /// `heddle agent` on the command line does this for programs that are not changed; a program may also be an agent
 /// itself, of threads of
-/// *other* processes (an agent that schedules threads of its own would wait for locks that a thread it has parked holds).
+/// *other* processes (an agent that schedules threads of its own would wait for locks that a thread it has parked
+/// holds).
 ///
 /// ```no_run
 /// use heddle::agent::agent::{Control, Options, serve};

@@ -242,14 +242,14 @@ fn a_forwarded_frame_comes_back_as_modified() {
 }
 
 /// Ethernet addresses, IPv4 addresses and ports are swapped; that leaves the checksums unchanged.
-fn echo(frame: &mut heddle_bpf::xsk::Frame<'_>) -> heddle_bpf::xsk::Then {
+fn echo(frame: &mut heddle_bpf::xsk::Frame<'_>) -> heddle_bpf::xsk::FrameAction {
     let bytes = frame.bytes_mut();
     for (a, b, length) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
         for at in 0..length {
             bytes.swap(a + at, b + at);
         }
     }
-    heddle_bpf::xsk::Then::Send
+    heddle_bpf::xsk::FrameAction::Send
 }
 
 #[test]

@@ -24,12 +24,12 @@ const KEPT_FOR_ROOT: usize = 8;
 const OF_ONE: usize = 4;
 
 /// A child that has not ended, and the user for whom it was made.
-type Left = (libc::pid_t, u32);
+type LeftChild = (libc::pid_t, u32);
 
 /// Number of children created.
 static CHILDREN: AtomicU64 = AtomicU64::new(0);
 
-static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<LeftChild>> = Mutex::new(Vec::new());
 
 /// Runs `work` for `user` in a child that has no descriptors but `fds`, under their numbers. If it succeeds, whatever
 /// it writes into its copy of `answer` is then in `answer`.
@@ -85,11 +85,11 @@ pub fn children_made() -> u64 {
     CHILDREN.load(Relaxed)
 }
 
-fn left() -> MutexGuard<'static, Vec<Left>> {
+fn left() -> MutexGuard<'static, Vec<LeftChild>> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_full(left: &[Left], user: u32) -> bool {
+fn is_full(left: &[LeftChild], user: u32) -> bool {
     let own = left.iter().filter(|(_, of)| *of == user).count();
     left.len() >= TOGETHER || user != 0 && (own >= OF_ONE || left.len() >= TOGETHER - KEPT_FOR_ROOT)
 }
@@ -395,9 +395,9 @@ mod tests {
 
     #[test]
     fn one_user_leaves_few_behind_and_users_leave_room_for_root() {
-        let left: Vec<Left> = (0..OF_ONE).map(|_| (1, 7)).collect();
+        let left: Vec<LeftChild> = (0..OF_ONE).map(|_| (1, 7)).collect();
         assert!(is_full(&left, 7) && !is_full(&left[1..], 7) && !is_full(&left, 8));
-        let mut left: Vec<Left> =
+        let mut left: Vec<LeftChild> =
             (100..).map(|user| (1, user)).take(TOGETHER - KEPT_FOR_ROOT).collect();
         assert!(is_full(&left, 8) && !is_full(&left, 0));
         left.extend((0..KEPT_FOR_ROOT).map(|_| (1, 0)));

@@ -28,7 +28,8 @@ impl<P: Policy> AgentThreads<'_, P> {
         }
     }
 
-    /// Runs rounds without a pause until another thread wants `own`. Returns the CPU to which the agent moves; none at the end.
+    /// Runs rounds without a pause until another thread wants `own`. Returns the CPU to which the agent moves; none
+    /// at the end.
     fn spin(&self, own: CpuId) -> Option<CpuId> {
         let mut scheduler = self.scheduler();
         scheduler.set_own(Some(own));

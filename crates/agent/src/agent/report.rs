@@ -131,7 +131,8 @@ pub struct Report {
     /// Threads taken from other CPUs' queues.
     pub steals: u64,
     /// Proposals deferred because the thread may not run there.
-    pub set_aside: u64,
+    #[serde(rename = "set_aside")]
+    pub deferred: u64,
     /// How often all status words were read again.
     pub adoptions: u64,
     /// CPU time that the agents have used; none if one spins, which uses a whole CPU.
@@ -210,7 +211,7 @@ impl AgentInfo {
             groups,
             preemptions,
             steals,
-            set_aside: deferred,
+            deferred,
             adoptions,
             agents_cpu_ns: (!spins).then(|| spent.iter().map(|spent| spent.cpu().0).sum()),
             share_limit: if spins { 100 } else { SHARE },

@@ -20,7 +20,10 @@ const PIN: &str = "map_hd_lines";
 #[derive(Debug, Error)]
 pub enum LinesError {
     /// The map cannot be opened.
-    #[error("no class map at {}: {source} (`heddle steer ls` lists attachments; the map can also be given as a path)", path.display())]
+    #[error(
+        "no class map at {}: {source} (`heddle steer ls` lists attachments; the map can also be given as a path)",
+        path.display()
+    )]
     Open {
         /// Its path.
         path: PathBuf,
@@ -28,7 +31,10 @@ pub enum LinesError {
         source: io::Error,
     },
     /// The owner of the lines is unknown.
-    #[error("cannot read the owner of the lines from {}: {source} (attach again, or give the map as a path)", path.display())]
+    #[error(
+        "cannot read the owner of the lines from {}: {source} (attach again, or give the map as a path)",
+        path.display()
+    )]
     Owner {
         /// The file that should name the owner.
         path: PathBuf,

@@ -158,7 +158,8 @@ mod tests {
             ),
             (
                 "be=sixteen-letters-*",
-                "no thread's name fits `sixteen-letters-*` in `be=sixteen-letters-*`: the kernel keeps 15 bytes of a name",
+                "no thread's name fits `sixteen-letters-*` in `be=sixteen-letters-*`: \
+                 the kernel keeps 15 bytes of a name",
             ),
         ] {
             assert_eq!(rule(text), Err(expected.into()));

@@ -5,7 +5,7 @@ use crate::model::Seq;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Names that a test can change, and the number of times that one was asked for.
+/// Names that a test can change, and how often they were read.
 #[derive(Clone, Default)]
 struct Fake(Arc<Mutex<(HashMap<u32, String>, usize)>>);
 

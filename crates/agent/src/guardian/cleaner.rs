@@ -11,8 +11,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long an agent has to undo its guardian's enclave: it may have to stop threads that make threads all the
-/// time.
+/// How long an agent may take to undo its guardian's enclave. Threads that keep creating threads can delay it.
 const INHERITING: Duration = Duration::from_secs(10);
 /// How long to try to clean up. After that, the next `heddle agent status` does it.
 const CLEANING: Duration = Duration::from_secs(60);

@@ -72,7 +72,7 @@ impl Events {
         Some(self.taken(event))
     }
 
-    /// Whoever takes the children's event looks after all of them; a child that ends from here on causes another.
+    /// The receiver of the children's event handles all of them; a child that ends from here on causes another.
     fn taken(&self, event: Event) -> Event {
         if matches!(event, Event::Child) {
             self.children.is_notified.store(false, Ordering::Release);

@@ -135,7 +135,8 @@ impl Folder {
         let file = file.map_err(GuardianError::system(failed()))?;
         private::lock(file, AN_INSTANT).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => GuardianError::Failed(format!(
-                "there is an enclave `{name}` already: choose another name with --name, or end it with `heddle agent stop {name}` ({error})",
+                "there is an enclave `{name}` already: \
+                 choose another name with --name, or end it with `heddle agent stop {name}` ({error})",
                 name = self.name()
             )),
             _ => GuardianError::system(failed())(error),

@@ -103,7 +103,8 @@ pub fn choose(
         return Ok((
             Kind::Fair,
             Some(format!(
-                "using the fair backend, because scx does not work here ({no_scx}): the kernel's own scheduler carries the policy out, by nice values, slices and weights"
+                "using the fair backend, because scx does not work here ({no_scx}): \
+                 the kernel's own scheduler carries the policy out, by nice values, slices and weights"
             )),
         ));
     };
@@ -111,7 +112,8 @@ pub fn choose(
         Ok(()) => Ok((
             Kind::Rt,
             Some(format!(
-                "using the rt backend, because scx does not work here ({no_scx}), nor fair ({no_fair}): managed threads have priority over ordinary ones, and waiting ones still run on idle CPUs"
+                "using the rt backend, because scx does not work here ({no_scx}), nor fair ({no_fair}): \
+                 managed threads have priority over ordinary ones, and waiting ones still run on idle CPUs"
             )),
         )),
         Err(no_rt) => Err(GuardianError::Failed(format!(

@@ -1,5 +1,6 @@
 //! The guardian: the process that makes an enclave, starts its agent and its program, watches both, replaces agents
-//! and gives threads back (`docs/agents/README.md` is for users; `docs/design/agent.md`, "Processes", explains the design).
+//! and gives threads back (`docs/agents/README.md` is for users; `docs/design/agent.md`, "Processes", explains the
+//! design).
 //!
 //! - **G1** A guardian that ends, for whatever reason but SIGKILL, leaves no enclave, no agent, no folder, and all
 //!   threads with the default scheduler. After SIGKILL, its agent does that; if the agent is killed, too, the

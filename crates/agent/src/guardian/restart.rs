@@ -55,7 +55,8 @@ impl Guardian {
         self.record.restarts += 1;
         self.record.last_death = Some(why.to_owned());
         self.say(&format!(
-            "the agent of enclave `{}` is gone ({why}); a new one schedules {taken} (restart {} of at most {} within a minute)",
+            "the agent of enclave `{}` is gone ({why}); \
+             a new one schedules {taken} (restart {} of at most {} within a minute)",
             self.record.name,
             self.restarts.at.len(),
             self.restarts.limit

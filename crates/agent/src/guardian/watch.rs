@@ -154,7 +154,8 @@ impl Guardian {
         let rest = self.rest().count();
         if rest > 0 {
             self.say(&format!(
-                "the program has ended, but {} of its processes have not: enclave `{name}` stays for them (heddle agent stop {name} ends it)",
+                "the program has ended, but {} of its processes have not: \
+                 enclave `{name}` stays for them (heddle agent stop {name} ends it)",
                 rest,
                 name = self.record.name
             ));
@@ -193,8 +194,13 @@ impl Guardian {
         drop(self.agent.take());
         let name = &self.record.name;
         self.say(&match &given {
-            Ok(threads) => format!("the agent of enclave `{name}` is gone ({why}): {threads} threads given back to the default scheduler; the program goes on without a policy"),
-            Err(error) => format!("the agent of enclave `{name}` is gone ({why}), and NOT all threads could be given back: {error}"),
+            Ok(threads) => format!(
+                "the agent of enclave `{name}` is gone ({why}): {threads} threads given back to the default \
+                 scheduler; the program goes on without a policy"
+            ),
+            Err(error) => format!(
+                "the agent of enclave `{name}` is gone ({why}), and NOT all threads could be given back: {error}"
+            ),
         });
         (self.record.agent, self.record.agent_began) = (None, None);
         self.set_stage(Stage::GivenBack);

@@ -14,7 +14,8 @@ pub struct Transaction {
     pub cpu: CpuId,
     /// Fails unless this is still the thread's sequence number.
     pub tseq: Option<Seq>,
-    /// Fails unless this is still the sequence number of the queue: for agents that give up their own CPU to the thread.
+    /// Fails unless this is still the sequence number of the queue: for agents that give up their own CPU to the
+    /// thread.
     pub aseq: Option<(super::QueueId, Seq)>,
     /// Take the CPU from the managed thread that has it. Otherwise the transaction waits behind that thread,
     /// latched.

@@ -38,7 +38,7 @@ impl<P: Policy> Scheduler<'_, P> {
         self.thread(task).set_policy_state(PolicyState::Asleep);
     }
 
-    /// Takes the first deferred thread that may run on `cpu`. Threads before it go to the end, so that one
+    /// Takes the first deferred thread that may run on `cpu`. Threads before it go to the end, so a thread
     /// that may run nowhere is not examined every time.
     pub(super) fn take_deferred(&mut self, cpu: CpuId) -> Option<TaskId> {
         for _ in 0..self.deferred.len().min(LOOKS) {

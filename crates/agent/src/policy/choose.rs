@@ -82,10 +82,11 @@ impl<P: Policy> Scheduler<'_, P> {
         let leaves = |task: TaskId| {
             // The word may name a slot that is not in use.
             let known = self.threads.get(task.index());
-            let was_told = known.is_some_and(|known| {
+            let was_sent_off = known.is_some_and(|known| {
                 known.kernel_state() == KernelState::Leaving && known.on == cpu
             });
-            was_told || matches!(self.backend.thread(task).state, State::Blocked | State::Parked)
+            was_sent_off
+                || matches!(self.backend.thread(task).state, State::Blocked | State::Parked)
         };
         word.current.is_none_or(leaves) && word.latched.is_none_or(leaves)
     }

@@ -48,7 +48,8 @@ pub(crate) struct Cpu {
     stage: Checked<Stage>,
     /// When the stage was entered.
     pub since: Ns,
-    /// The thread's total run time when it got the CPU: a thread that is interrupted and comes back does not begin anew.
+    /// The thread's total run time when it got the CPU: a thread that is interrupted and comes back does not begin
+    /// anew.
     pub ran_before: Ns,
     /// The thread that still runs while its successor is to be committed.
     pub before: Option<TaskId>,

@@ -57,7 +57,7 @@ use heddle_core::{CpuId, CpuSet, Model, Ns, Policy, Rng, Step, TaskId, TaskList,
 use thread::Thread;
 use view::View;
 
-/// The number of threads that one enclave can have, as in `bpf/sched/include/layout.h`.
+/// The maximum number of threads of an enclave, as in `bpf/sched/include/layout.h`.
 pub const THREADS: usize = 16_384;
 /// How long an assignment waits for the message that its failed commit announces.
 pub const PATIENCE: Ns = Ns::from_ms(1);
@@ -70,7 +70,7 @@ const BACKOFF: Ns = Ns::from_us(100);
 pub struct Settings {
     /// The number of thread slots.
     pub threads: usize,
-    /// The most messages that one round reads.
+    /// The most messages read in a round.
     pub messages: usize,
     /// The seed of the policy's random numbers.
     pub seed: u64,

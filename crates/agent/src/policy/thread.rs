@@ -16,8 +16,8 @@ use heddle_core::{CpuId, Ns};
 ///                    Deferred ---> DispatchedDeferred ---> Asleep, Deferred, Unknown
 /// ```
 ///
-/// A thread whose queue entry outlives it (a policy has no "remove") stays `Queued` until it is proposed, is `Dispatched` for an
-/// instant, and is then reported to the policy as blocked or ended.
+/// A thread whose queue entry outlives it (a policy has no "remove") stays `Queued` until it is proposed, is
+/// `Dispatched` for an instant, and is then reported to the policy as blocked or ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PolicyState {
     /// The policy does not know the thread, or got its exit.
@@ -52,8 +52,8 @@ impl Transitions for PolicyState {
 
 /// The kernel's last word on a thread, by message, status word or the outcome of a commit.
 ///
-/// Any state can follow any other where messages were lost, with two exceptions, which are the agent's own doing: a slot's new
-/// thread starts as `Blocked`, and only a committed thread can be `Leaving`.
+/// Any state can follow any other where messages were lost, with two exceptions, which are the agent's own doing: a
+/// slot's new thread starts as `Blocked`, and only a committed thread can be `Leaving`.
 ///
 /// ```text
 ///  Gone -----> Blocked <----> Parked <----> Committed ---> Leaving
@@ -71,7 +71,8 @@ pub(crate) enum KernelState {
     Parked,
     /// It was committed to [`Thread::on`] and is latched there or runs.
     Committed,
-    /// Another thread was committed over it, or its CPU was taken back. The message that says what became of it is on its way.
+    /// Another thread was committed over it, or its CPU was taken back. The message that says what became of it is on
+    /// its way.
     Leaving,
 }
 
@@ -95,7 +96,8 @@ pub(crate) struct Thread {
     pub tseq: Seq,
     policy_state: Checked<PolicyState>,
     kernel_state: Checked<KernelState>,
-    /// The slot was given to another thread while the policy had the old one in its queue: the old one ends when it is proposed.
+    /// The slot was given to another thread while the policy had the old one in its queue: the old one ends when it
+    /// is proposed.
     pub is_reused: bool,
     /// The CPU to whose queue the thread belongs or to which it is assigned, or was last.
     pub home: CpuId,

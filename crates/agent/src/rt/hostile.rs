@@ -170,7 +170,7 @@ fn until_asleep(pid: u32) {
 }
 
 /// Starts a process with the unused number `pid`; none if the machine takes it first.
-fn stranger(pid: u32) -> Option<Child> {
+fn process_with_number(pid: u32) -> Option<Child> {
     for _ in 0..200 {
         std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
@@ -223,7 +223,7 @@ fn a_process_with_the_reused_number_of_a_loading_thread_is_left_alone() {
     rt.attach().unwrap();
     let (program, slot) = loading(&rt);
     let words = rt.memory.thread(slot);
-    let Some(mut stranger) = stranger(program.tid) else { return };
+    let Some(mut successor) = process_with_number(program.tid) else { return };
     let change = StateChange {
         slot,
         tid: program.tid,
@@ -239,9 +239,9 @@ fn a_process_with_the_reused_number_of_a_loading_thread_is_left_alone() {
     let thread = TaskId(slot as u32);
     let mut one = [Transaction::new(thread, program.tid, CpuId(0), words.live().seq())];
     rt.commit(&mut one, Group::Each);
-    let now = scheduling::of(stranger.id());
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
+    let now = scheduling::of(successor.id());
+    successor.kill().unwrap();
+    successor.wait().unwrap();
     assert_eq!(now.unwrap(), Scheduling::ORDINARY);
     assert_eq!(one[0].outcome, Outcome::Again);
     assert_eq!(rt.memory.slot_of(program.pid()), Some(slot));
@@ -253,10 +253,10 @@ fn a_process_with_the_reused_number_of_a_loading_thread_counts_only_for_itself()
     let (program, slot) = loading(&rt);
     let words = rt.memory.thread(slot);
     let before = words.live();
-    let Some(mut stranger) = stranger(program.tid) else { return };
-    scheduling::set(stranger.id(), Scheduling { class: Batch, ..Scheduling::ORDINARY }).unwrap();
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
+    let Some(mut successor) = process_with_number(program.tid) else { return };
+    scheduling::set(successor.id(), Scheduling { class: Batch, ..Scheduling::ORDINARY }).unwrap();
+    successor.kill().unwrap();
+    successor.wait().unwrap();
     assert_eq!((words.live(), words.tid().load(Relaxed)), (before, program.tid));
 }
 
@@ -268,11 +268,11 @@ fn a_process_with_the_reused_number_of_an_ended_loading_process_is_left_alone() 
     // Start times have a resolution of a hundredth of a second, and numbers never come around that soon except in
     // this test.
     std::thread::sleep(Duration::from_millis(30));
-    let Some(mut stranger) = stranger(program.pid()) else { return };
+    let Some(mut successor) = process_with_number(program.pid()) else { return };
     rt.demote(slot, program.tid);
-    let now = scheduling::of(stranger.id());
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
+    let now = scheduling::of(successor.id());
+    successor.kill().unwrap();
+    successor.wait().unwrap();
     assert_eq!(now.unwrap(), Scheduling::ORDINARY);
     assert_eq!((rt.enclave().threads, rt.memory.slot_of(program.pid())), (0, None));
 }
@@ -319,7 +319,7 @@ fn a_change_by_an_old_number_does_not_count_as_made() {
     assert_eq!(scheduling::of(program.pid()).unwrap(), Scheduling::ORDINARY);
 }
 
-/// The stranger may be the child of a managed thread, which has what was decided here.
+/// The successor may be the child of a managed thread, which has what was decided here.
 #[test]
 fn a_wrongly_changed_thread_gets_its_parents_original_settings() {
     let Some(rt) = enclave() else { return };

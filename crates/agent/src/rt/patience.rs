@@ -1,4 +1,4 @@
-//! Hung agents. Over sched_ext the kernel's programs notice them; here the enclave's guardian has to check.
+//! Hung agents. Over sched_ext the kernel's programs notice them; here the enclave's guardian checks.
 
 use super::Rt;
 use super::memory::EnclaveField;

@@ -123,7 +123,7 @@ impl Rt {
     /// half a second if there are any.
     ///
     /// # Errors
-    /// The error of the first thread for which the kernel refused. That one stays in the enclave; the others are
+    /// The error of the first thread for which the kernel refused. That thread stays in the enclave; the others are
     /// given back all the same.
     pub fn give_back(&self) -> Result<usize, RtError> {
         self.give_back_with(|| std::thread::sleep(PAUSE))

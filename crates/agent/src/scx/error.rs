@@ -10,7 +10,8 @@ use thiserror::Error;
 pub enum Missing {
     /// The kernel has no sched_ext.
     #[error(
-        "this kernel has no sched_ext (/sys/kernel/sched_ext): it must be Linux 6.12 or later, built with CONFIG_SCHED_CLASS_EXT"
+        "this kernel has no sched_ext (/sys/kernel/sched_ext): \
+         it must be Linux 6.12 or later, built with CONFIG_SCHED_CLASS_EXT"
     )]
     SchedExt,
     /// The kernel has no type information.

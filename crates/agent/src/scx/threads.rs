@@ -182,8 +182,8 @@ pub(super) fn give_back_one(memory: &Memory, id: u32, slot: usize) -> Result<boo
     let Some(tid) = number_in(memory, id, slot) else { return Ok(false) };
     // None if the thread is ending; it leaves its slot by this all the same.
     let who = Identity::of(tid);
-    let is_strange = who.is_some_and(|who| who.tgid != memory.thread_tgid(slot));
-    if is_strange || !is_managed(tid) || memory.thread_enclave(slot) != id {
+    let is_foreign = who.is_some_and(|who| who.tgid != memory.thread_tgid(slot));
+    if is_foreign || !is_managed(tid) || memory.thread_enclave(slot) != id {
         return Ok(false);
     }
     let made = Change::Policy(Scheduling::ORDINARY).make(tid, || Identity::of(tid) == who);

@@ -1,4 +1,4 @@
-"""Asks a guardian: its socket, then the request, then the program that comes along. The answer goes to standard output."""
+"""Asks a guardian and prints the answer. Arguments: its socket, the request, the program that comes along."""
 import os, shutil, socket, sys
 
 asker = socket.socket(socket.AF_UNIX)

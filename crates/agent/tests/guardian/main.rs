@@ -60,7 +60,8 @@ fn signals_are_passed_on_to_the_program() {
     ] {
         let testbed = Testbed::new();
         let script = format!(
-            "trap 'echo got >> $GUARDIAN_TEST_LOG; exit 5' {name}; echo up >> $GUARDIAN_TEST_LOG; while :; do sleep 0.01; done"
+            "trap 'echo got >> $GUARDIAN_TEST_LOG; exit 5' {name}; echo up >> $GUARDIAN_TEST_LOG; \
+             while :; do sleep 0.01; done"
         );
         let mut guardian = testbed.start("", &["sh", "-c", &script]);
         until(|| testbed.log().contains(&"up".into()));
@@ -226,7 +227,8 @@ fn a_name_and_a_cpu_belong_to_one_enclave() {
 #[test]
 fn a_daemon_that_leaves_its_parent_is_waited_for() {
     let testbed = Testbed::new();
-    let script = "setsid sh -c 'while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; echo daemon >> $GUARDIAN_TEST_LOG' & exit 4";
+    let script = "setsid sh -c 'while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; \
+                  echo daemon >> $GUARDIAN_TEST_LOG' & exit 4";
     let mut guardian = testbed.start("", &["sh", "-c", script]);
     until(|| guardian.said_so_far().contains("1 of its processes have not"));
     testbed.end();
@@ -258,8 +260,9 @@ fn guardian_and_agent_that_are_killed_are_cleaned_up_after_at_once() {
 #[test]
 fn the_next_command_removes_the_remains_of_three_killed_processes() {
     let testbed = Testbed::new();
-    let mut guardian = testbed
-        .start_with("", "cleaner=dead", &["sh", "-c", "echo program >>$GUARDIAN_TEST_LOG; while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
+    let script = "echo program >>$GUARDIAN_TEST_LOG; \
+                  while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done";
+    let mut guardian = testbed.start_with("", "cleaner=dead", &["sh", "-c", script]);
     let record = testbed.record_when(|record| record["pid"].is_number());
     until(|| testbed.log().contains(&"program".into()));
     guardian.signal(Signal::KILL);

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 
 /// What is known of a thread from messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownThread {
     pub thread: TaskId,
-    pub state: Seen,
+    pub state: KnownState,
     pub tseq: Seq,
 }
 
 /// As much of a state as messages and the agent's own commits reveal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum KnownState {
     Blocked,
     Parked,
     Committed,
@@ -35,7 +35,7 @@ struct Read {
 /// Threads by the kernel's number, which is never reused here.
 #[derive(Default)]
 pub struct Mirror {
-    pub threads: BTreeMap<u32, Known>,
+    pub threads: BTreeMap<u32, KnownThread>,
     /// The sequence number with which a thread was committed: older messages do not undo that.
     commits: BTreeMap<u32, Seq>,
     read: BTreeMap<QueueId, Read>,
@@ -90,21 +90,23 @@ impl Mirror {
             self.threads.remove(&message.tid);
             return;
         };
-        let known = Known { thread: message.thread, state, tseq: message.tseq };
+        let known = KnownThread { thread: message.thread, state, tseq: message.tseq };
         self.threads.insert(message.tid, known);
     }
 
-    fn state_after(&self, message: &Message, before: Option<Known>) -> Option<Seen> {
+    fn state_after(&self, message: &Message, before: Option<KnownThread>) -> Option<KnownState> {
         if matches!(message.kind, Kind::ThreadDead | Kind::ThreadDeparted) {
             return None;
         }
         if self.commits.get(&message.tid).is_some_and(|&at| at >= message.tseq) {
-            return Some(Seen::Committed);
+            return Some(KnownState::Committed);
         }
         match message.kind {
-            Kind::ThreadCreated if message.info == 1 => Some(Seen::Parked),
-            Kind::ThreadCreated | Kind::ThreadBlocked => Some(Seen::Blocked),
-            Kind::ThreadPreempted | Kind::ThreadYield | Kind::ThreadWakeup => Some(Seen::Parked),
+            Kind::ThreadCreated if message.info == 1 => Some(KnownState::Parked),
+            Kind::ThreadCreated | Kind::ThreadBlocked => Some(KnownState::Blocked),
+            Kind::ThreadPreempted | Kind::ThreadYield | Kind::ThreadWakeup => {
+                Some(KnownState::Parked)
+            }
             _ => before.map(|before| before.state),
         }
     }
@@ -123,25 +125,25 @@ impl Mirror {
     pub fn committed(&mut self, one: &Transaction, tseq: Seq) {
         self.commits.insert(one.tid, tseq);
         if let Some(known) = self.threads.get_mut(&one.tid) {
-            known.state = Seen::Committed;
+            known.state = KnownState::Committed;
         }
     }
 }
 
 /// Returns the content of the status words in the same terms.
-pub fn truth(enclave: &ModelEnclave) -> BTreeMap<u32, Known> {
+pub fn truth(enclave: &ModelEnclave) -> BTreeMap<u32, KnownThread> {
     let word = |thread| (thread, enclave.thread(thread));
     let known = |(thread, word): (TaskId, ThreadWord)| {
-        (word.tid, Known { thread, state: seen(word.state), tseq: word.tseq })
+        (word.tid, KnownThread { thread, state: known_state(word.state), tseq: word.tseq })
     };
     enclave.threads().into_iter().map(word).map(known).collect()
 }
 
-fn seen(state: model::State) -> Seen {
+fn known_state(state: model::State) -> KnownState {
     match state {
-        State::Blocked => Seen::Blocked,
-        State::Parked => Seen::Parked,
-        State::Latched | State::OnCpu => Seen::Committed,
+        State::Blocked => KnownState::Blocked,
+        State::Parked => KnownState::Parked,
+        State::Latched | State::OnCpu => KnownState::Committed,
         State::Free => unreachable!("a free slot is no thread"),
     }
 }

@@ -11,7 +11,7 @@ fn state(enclave: &ModelEnclave, thread: TaskId) -> State {
 }
 
 /// Reads all messages and returns the last one.
-fn last_news(enclave: &ModelEnclave) -> (Kind, TaskId, u64) {
+fn last_message(enclave: &ModelEnclave) -> (Kind, TaskId, u64) {
     let queue = enclave.default_queue();
     let all: Vec<_> = std::iter::from_fn(|| enclave.next(queue)).collect();
     all.last().map(|message| (message.kind, message.thread, message.info)).expect("a message")
@@ -80,7 +80,7 @@ fn a_second_commit_unlatches_the_first() {
     run(&enclave, first, 0);
     assert_eq!(state(&enclave, first), State::Latched);
     run(&enclave, second, 0);
-    assert_eq!(last_news(&enclave), (Kind::ThreadPreempted, first, 1));
+    assert_eq!(last_message(&enclave), (Kind::ThreadPreempted, first, 1));
     assert_eq!((state(&enclave, first), state(&enclave, second)), (State::Parked, State::Latched));
     machine.release(CpuId(0));
     assert_eq!(machine.running(CpuId(0)), Some(second));
@@ -111,7 +111,7 @@ fn without_preemption_a_commit_waits_behind_the_running_thread() {
     machine.block(first);
     assert_eq!(state(&enclave, second), State::OnCpu);
     run(&enclave, third, 0);
-    assert_eq!(last_news(&enclave), (Kind::ThreadPreempted, second, 0));
+    assert_eq!(last_message(&enclave), (Kind::ThreadPreempted, second, 0));
     assert_eq!(machine.running(CpuId(0)), Some(third));
 }
 
@@ -121,7 +121,7 @@ fn a_commit_can_be_taken_back_until_it_arrives() {
     let thread = machine.spawn(enclave.id(), true);
     run(&enclave, thread, 0);
     assert_eq!(enclave.recall(CpuId(0)), Some(thread));
-    assert_eq!(last_news(&enclave), (Kind::ThreadPreempted, thread, 1));
+    assert_eq!(last_message(&enclave), (Kind::ThreadPreempted, thread, 1));
     assert_eq!(enclave.recall(CpuId(0)), None);
     run(&enclave, thread, 0);
     machine.arrive(CpuId(0));
@@ -180,7 +180,7 @@ fn a_slice_ends_by_itself() {
     machine.set_time(Ns(500));
     let word = enclave.thread(thread);
     assert_eq!((word.state, word.runtime, word.runnable_at), (State::Parked, Ns(100), Ns(100)));
-    assert_eq!(last_news(&enclave), (Kind::ThreadPreempted, thread, 0));
+    assert_eq!(last_message(&enclave), (Kind::ThreadPreempted, thread, 0));
 }
 
 #[test]
@@ -190,10 +190,10 @@ fn a_thread_that_may_not_stay_loses_its_cpu() {
     run(&enclave, thread, 0);
     assert!(!machine.set_affinity(thread, CpuSet::EMPTY));
     machine.set_affinity(thread, CpuSet::first(1));
-    assert_eq!(last_news(&enclave), (Kind::ThreadAffinity, thread, 0));
+    assert_eq!(last_message(&enclave), (Kind::ThreadAffinity, thread, 0));
     assert_eq!(state(&enclave, thread), State::OnCpu);
     machine.set_affinity(thread, CpuSet::first(2).minus(&CpuSet::first(1)));
-    assert_eq!(last_news(&enclave), (Kind::ThreadPreempted, thread, 0));
+    assert_eq!(last_message(&enclave), (Kind::ThreadPreempted, thread, 0));
     run(&enclave, thread, 1);
 }
 

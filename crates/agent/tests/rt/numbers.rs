@@ -45,7 +45,7 @@ fn a_process_with_a_reused_number_is_left_alone() {
     // Start times have a resolution of a hundredth of a second, and numbers never come around that soon except in
     // this test.
     std::thread::sleep(std::time::Duration::from_millis(30));
-    let Some(stranger) = Process::with_number(pid) else {
+    let Some(successor) = Process::with_number(pid) else {
         eprintln!("skipped: the number was taken");
         return;
     };
@@ -56,7 +56,7 @@ fn a_process_with_a_reused_number_is_left_alone() {
     assert_eq!(scheduling::of(pid).unwrap(), Scheduling::ORDINARY);
     assert_eq!(testbed.rt.give_back().unwrap(), 0);
     assert_eq!(scheduling::mask(pid).unwrap(), mask(&[0]));
-    drop(stranger);
+    drop(successor);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn say(text: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-fn until_told() {
+fn wait_for_input() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
@@ -78,7 +78,7 @@ fn is_an_agent() {
         rt.commit(&mut one, heddle_agent::model::Group::Each);
     }
     say("ready");
-    until_told();
+    wait_for_input();
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn is_a_guardian() {
     rt.attach().unwrap();
     rt.join(tid.parse().unwrap()).unwrap();
     say("ready");
-    until_told();
+    wait_for_input();
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn executes_another_program() {
     }
     // The test harness's threads are not the process's first one.
     say(&heddle_sys::thread::id().to_string());
-    until_told();
+    wait_for_input();
     panic!("{}", Command::new("sleep").arg("60").exec());
 }
 

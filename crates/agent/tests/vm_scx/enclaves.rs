@@ -8,7 +8,7 @@ use heddle_bpf::OpenObject;
 use heddle_core::Ns;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// A guardian has to start the first agent, which may take longer than the succession of agents.
+/// A guardian must start the first agent, which can take longer than the succession of agents.
 #[test]
 fn a_new_enclave_waits_for_its_first_agent_as_long_as_requested() {
     if !works() {

@@ -185,7 +185,7 @@ fn the_end_of_a_thread_is_its_last_message() {
 
 #[test]
 fn a_thread_of_no_enclave_is_run_without_an_agent() {
-    let Some(testbed) = Testbed::new("stranger", &[1]) else { return };
+    let Some(testbed) = Testbed::new("outsider", &[1]) else { return };
     let worker = Worker::spinning();
     let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
     scheduling::set(worker.tid, ext).unwrap();
@@ -224,18 +224,18 @@ fn a_thread_that_opts_in_all_the_time_is_in_the_enclave_that_it_is_put_into() {
 #[test]
 fn threads_of_no_enclave_are_made_ordinary_and_members_are_not() {
     let Some(testbed) = Testbed::new("unmanaged", &[1]) else { return };
-    let (stranger, member) = (Worker::spinning(), Worker::spinning());
+    let (outsider, member) = (Worker::spinning(), Worker::spinning());
     let task = testbed.join(&member);
     let ext = Scheduling { class: Class::Ext, priority: 0, reset_on_fork: false };
     let class = |worker: &Worker| scheduling::of(worker.tid).unwrap().class;
     for _ in 0..2 {
-        scheduling::set(stranger.tid, ext).unwrap();
+        scheduling::set(outsider.tid, ext).unwrap();
         assert_eq!(testbed.scx.release_unmanaged(), 0, "it may be coming in");
         assert_eq!(testbed.scx.release_unmanaged(), 1);
-        assert_eq!(class(&stranger), Class::Other);
+        assert_eq!(class(&outsider), Class::Other);
         assert_eq!(testbed.scx.release_unmanaged(), 0);
     }
-    stranger.moves();
+    outsider.moves();
     assert_eq!(class(&member), Class::Ext);
     testbed.run(task, 0, &member);
 }

@@ -23,4 +23,4 @@ mod ring;
 mod socket;
 
 pub use frames::Full;
-pub use socket::{Copying, Counters, Frame, Options, Then, XdpSocket};
+pub use socket::{Copying, Counters, Frame, FrameAction, Options, XdpSocket};

@@ -50,7 +50,7 @@ impl Default for Options {
 
 /// What happens to a frame that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum FrameAction {
     /// It is empty again.
     Recycle,
     /// It is sent as it is now. If too many are on their way it is dropped and counted.
@@ -194,7 +194,7 @@ impl XdpSocket {
     pub fn receive(
         &mut self,
         most: usize,
-        mut each: impl FnMut(&mut Frame<'_>) -> Then,
+        mut each: impl FnMut(&mut Frame<'_>) -> FrameAction,
     ) -> io::Result<usize> {
         let mut count = 0;
         while count < most {
@@ -211,8 +211,8 @@ impl XdpSocket {
             let then = each(&mut frame);
             let length = u32::try_from(frame.length).unwrap_or(0);
             match then {
-                Then::Recycle => self.back.push(start),
-                Then::Send => {
+                FrameAction::Recycle => self.back.push(start),
+                FrameAction::Send => {
                     self.on.push(XdpDesc { len: length, options: XdpDescOptions::empty(), ..full })
                 }
             }
@@ -363,7 +363,8 @@ fn layout(sockets: u32, options: &Options) -> io::Result<Layout> {
         return Ok(Layout { size, half: frames * sockets });
     }
     let text = format!(
-        "{sockets} sockets with {frames} frames of {size} bytes: 1 to {MOST} sockets, a power of two of frames, 2048 or 4096 bytes"
+        "{sockets} sockets with {frames} frames of {size} bytes: \
+         1 to {MOST} sockets, a power of two of frames, 2048 or 4096 bytes"
     );
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }

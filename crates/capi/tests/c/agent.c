@@ -14,10 +14,10 @@
 		}                                                                                 \
 	} while (0)
 
-static struct hd_txn txn(const struct hd_message *news, uint32_t cpu)
+static struct hd_txn txn(const struct hd_message *message, uint32_t cpu)
 {
-	return (struct hd_txn){.slot = news->slot, .tid = news->tid, .cpu = cpu,
-			       .flags = HD_TXN_CHECK_TSEQ, .tseq = news->tseq};
+	return (struct hd_txn){.slot = message->slot, .tid = message->tid, .cpu = cpu,
+			       .flags = HD_TXN_CHECK_TSEQ, .tseq = message->tseq};
 }
 
 static int says(const char *part)

@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use heddle_bpf::xsk::{Options, Then, XdpSocket};
+use heddle_bpf::xsk::{FrameAction, Options, XdpSocket};
 use heddle_bpf::{XdpPrograms, xdp_programs};
 use heddle_netns::{FAR4, NEAR, NEAR4, Pair};
 
@@ -81,7 +81,7 @@ fn sockets(net: &Pair, mode: Mode) -> Trial {
     put_socket(&maps, 0, 0, socket.as_fd())?;
     send(net)?;
     socket.wait(LIMIT)?;
-    match socket.receive(1, |_| Then::Recycle)? {
+    match socket.receive(1, |_| FrameAction::Recycle)? {
         1 => Ok(format!("a packet came at an AF_XDP socket in {mode} mode")),
         _ => Err("a packet was steered to an AF_XDP socket, and did not come".into()),
     }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use heddle_bpf::Program;
-use heddle_bpf::xsk::{Options, Then, XdpSocket};
+use heddle_bpf::xsk::{FrameAction, Options, XdpSocket};
 use heddle_netns::{FAR_MAC, FAR4, FAR6, NEAR_MAC, NEAR4, NEAR6, Pair};
 use heddle_steer::hook::xdp::{Claim, Executors, Interface, Mode, Protocol, load_policy};
 use heddle_steer::policy::{Maps, Object, read, shipped};
@@ -197,7 +197,7 @@ pub fn drain(socket: &mut XdpSocket) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let keep = |frame: &mut heddle_bpf::xsk::Frame<'_>| {
         frames.push(frame.bytes().to_vec());
-        Then::Recycle
+        FrameAction::Recycle
     };
     socket.receive(usize::MAX, keep).unwrap();
     frames

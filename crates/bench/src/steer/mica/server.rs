@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use heddle_bpf::xsk::{Then, XdpSocket};
+use heddle_bpf::xsk::{FrameAction, XdpSocket};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::partition::{Partition, home, key_of};
@@ -119,11 +119,11 @@ impl Worker {
             let to = key_of(frame.bytes()).map_or(own, |key| home(key, threads));
             if to == own {
                 partition.serve(frame.bytes_mut());
-                return Then::Send;
+                return FrameAction::Send;
             }
             served.passed_on += 1;
             pass_on(&doors[to as usize], frame.bytes());
-            Then::Recycle
+            FrameAction::Recycle
         })
     }
 
