@@ -29,7 +29,7 @@ pub enum Check {
 
 /// Checks that only warn until the whole tree passes them. An empty list makes every rule an error, file length
 /// excepted.
-const NOT_YET: &[Check] = &[Check::LineLength, Check::Names, Check::Prose];
+const NOT_YET: &[Check] = &[];
 
 impl Check {
     /// All checks, in the order in which a summary lists them.

@@ -8,7 +8,7 @@ use std::ptr::from_ref;
 use libbpf_rs::libbpf_sys as sys;
 
 use super::{c_name, check, open_pinned, own, pin, possible_cpus};
-use heddle_sys::apart::apart;
+use heddle_sys::isolated::run_in_child;
 
 /// The kinds of maps that Heddle makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -250,12 +250,12 @@ impl Map {
     /// Puts sockets, which strangers may keep locked, at their indices of a [`MapKind::Sockets`], where there must be
     /// none. What became of each is in the result: `EEXIST` if there is one, and the kernel's other errors.
     ///
-    /// That takes the sockets' locks, and is done [`apart`], for `user`: by one child for all of them, so that locks
-    /// which are let go one after another do not add up.
+    /// That takes the sockets' locks, and is done by [`run_in_child`], for `user`: by one child for all of them, so
+    /// that locks which are let go one after another do not add up.
     ///
     /// # Errors
-    /// Those of [`apart`]. Some may be there then, and a child that was left behind may still put the one there that it
-    /// waits for.
+    /// Those of [`run_in_child`]. Some may be there then, and a child that was left behind may still put the one
+    /// there that it waits for.
     pub fn insert_sockets(
         &self,
         user: u32,
@@ -269,7 +269,7 @@ impl Map {
             std::iter::once(self.fd.as_fd()).chain(sockets.iter().map(|(_, fd)| *fd)).collect();
         let mut value = vec![0; self.spec.value_size as usize];
         let mut errors = vec![0; sockets.len() * NUMBER];
-        apart(user, &fds, &mut errors, |errors| {
+        run_in_child(user, &fds, &mut errors, |errors| {
             for ((index, socket), error) in sockets.iter().zip(errors.chunks_exact_mut(NUMBER)) {
                 value[..4].copy_from_slice(&socket.as_raw_fd().to_ne_bytes());
                 let stored = self.store(&index.to_ne_bytes(), &value, sys::BPF_NOEXIST);
@@ -350,7 +350,7 @@ impl From<Map> for OwnedFd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heddle_sys::apart::children_made;
+    use heddle_sys::isolated::children_made;
     use heddle_sys::locked::Locked;
     use std::net::UdpSocket;
 

@@ -228,7 +228,7 @@ impl Program {
     }
 
     /// Lets the program choose among the sockets of `socket`'s reuseport group, in place of any before it. That takes
-    /// the socket's lock: for sockets of strangers there is [`heddle_sys::apart`].
+    /// the socket's lock: for sockets of strangers there is [`heddle_sys::isolated`].
     pub fn attach_reuseport(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         set_option(socket, libc::SO_ATTACH_REUSEPORT_EBPF, self.fd.as_raw_fd())
     }

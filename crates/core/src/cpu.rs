@@ -27,7 +27,7 @@ pub struct CpuSet {
 }
 
 impl CpuSet {
-    /// The maximum number of CPUs that one policy can serve.
+    /// The maximum number of CPUs that a policy can serve.
     pub const CAPACITY: usize = 1024;
 
     /// The empty set.

@@ -381,9 +381,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
         1
     }
 
-    /// Beside the CPU that [`place`](Policy::place) names, how many others may start a task that comes while that one
-    /// is busy and they are idle. For hooks where the kernel decides this before the policy is asked: descriptors
-    /// that become ready.
+    /// Beside the CPU that [`place`](Policy::place) names, how many others may start a task that arrives while
+    /// the named CPU is busy and they are idle. For hooks where the kernel decides this before the policy is asked:
+    /// descriptors that become ready.
     fn peers(&self) -> usize {
         if Self::BALANCES { usize::MAX } else { 0 }
     }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use heddle_sys::apart::thread_apart;
+use heddle_sys::isolated::spawn_thread;
 use rustix::io::ioctl_fionread;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, recvmsg};
 
@@ -62,7 +62,7 @@ pub fn close_apart<T: Send + 'static>(fd: OwnedFd, keep: T) -> Result<(), OwnedF
         drop::<Vec<OwnedFd>>(fds);
         drop(keep);
     };
-    thread_apart("closing", vec![fd], close).map_err(|(_, mut fds)| fds.swap_remove(0))
+    spawn_thread("closing", vec![fd], close).map_err(|(_, mut fds)| fds.swap_remove(0))
 }
 
 /// Returns whether no descriptor is queued on a connection that has been shut down.
@@ -120,7 +120,7 @@ mod tests {
     fn stuck_connections_block_no_one_else_and_use_few_threads_per_user() {
         // In a separate descriptor table, so that forks of other tests hold no copies.
         let (sender, done) = mpsc::channel();
-        thread_apart("test", Vec::new(), move |_| {
+        spawn_thread("test", Vec::new(), move |_| {
             sender
                 .send(std::panic::catch_unwind(connections_that_cannot_be_closed))
                 .expect("heard");

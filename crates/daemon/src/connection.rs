@@ -3,7 +3,7 @@
 //! Closing a client's descriptor can take forever, and no signal ends that: a file may be on a file system
 //! that its owner serves (FUSE), and a file watched by an epoll is closed under that epoll's lock, which its
 //! user can hold. So each client is served by a thread with its own descriptor table
-//! ([`heddle_sys::apart::thread_apart`]), which closes everything the client has sent when the request is
+//! ([`heddle_sys::isolated::spawn_thread`]), which closes everything the client has sent when the request is
 //! done and no lock of the engine is held. A thread that hangs costs its user's permit, and nothing else.
 
 use std::cell::RefCell;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use heddle_steer::engine::Engine;
 use heddle_steer::request::ErrorKind;
-use heddle_sys::apart::thread_apart;
+use heddle_sys::isolated::spawn_thread;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::socket_peercred;
@@ -160,7 +160,7 @@ fn serve_client(
             connection::serve(&engine, &client.into(), caller);
         }
     };
-    thread_apart("client", vec![client.into()], serve).map_err(|(error, mut fds)| {
+    spawn_thread("client", vec![client.into()], serve).map_err(|(error, mut fds)| {
         eprintln!("heddled: cannot start a thread: {error}");
         let client = fds.swap_remove(0).into();
         connection::refuse(&client, ErrorKind::Busy, "no room for a thread: try again in a moment");

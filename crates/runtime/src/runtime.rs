@@ -55,7 +55,7 @@ impl Runtime {
         self.policy
     }
 
-    /// Returns the name that [`RuntimeBuilder::name`] gave it.
+    /// Returns the name that [`crate::RuntimeBuilder::name`] gave it.
     pub fn name(&self) -> Option<&str> {
         self.engine.core().settings.name.as_deref()
     }

@@ -1,4 +1,4 @@
-//! Values bound to a task for the duration of a call; see [`task_local!`](crate::task_local).
+//! Values bound to a task for the duration of a call; see [`task_local!`](crate::task_local!).
 
 use std::cell::RefCell;
 use std::fmt;
@@ -46,7 +46,7 @@ macro_rules! task_local {
     };
 }
 
-/// A variable of [`task_local!`](crate::task_local).
+/// A variable of [`task_local!`](crate::task_local!).
 pub struct LocalKey<T: 'static> {
     slot: &'static ThreadLocalKey<RefCell<Option<T>>>,
 }

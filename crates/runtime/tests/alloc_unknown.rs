@@ -80,9 +80,9 @@ const WAITING: usize = 160;
 #[test]
 fn workers_are_replaced_while_a_preempted_task_has_the_allocator() {
     static HELD: AtomicBool = AtomicBool::new(false);
-    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
     fn allocate() {
-        BEGUN.fetch_add(1, Ordering::SeqCst);
+        STARTED.fetch_add(1, Ordering::SeqCst);
         drop(black_box(Box::new(7)));
     }
     let wait = |i: usize| {
@@ -97,7 +97,7 @@ fn workers_are_replaced_while_a_preempted_task_has_the_allocator() {
     let hold = || {
         let held = ALLOCATOR.0.lock().unwrap();
         HELD.store(true, Ordering::SeqCst);
-        spin_until(|| BEGUN.load(Ordering::SeqCst) == WAITING);
+        spin_until(|| STARTED.load(Ordering::SeqCst) == WAITING);
         drop(held);
     };
     let body = || {

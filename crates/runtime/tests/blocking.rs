@@ -208,12 +208,12 @@ fn sleeps_of_the_kernel_end_early_at_worst_with_eintr() {
 fn destructors_that_take_locks_do_not_stop_a_runtime_that_ends() {
     use std::sync::atomic::AtomicU64;
     static LIST: std::sync::Mutex<u64> = std::sync::Mutex::new(0);
-    static BEGUN: AtomicU64 = AtomicU64::new(0);
+    static STARTED: AtomicU64 = AtomicU64::new(0);
     struct OnList;
     impl Drop for OnList {
         fn drop(&mut self) {
             let mut list = LIST.lock().unwrap();
-            BEGUN.fetch_add(1, Ordering::SeqCst);
+            STARTED.fetch_add(1, Ordering::SeqCst);
             (0..200_000).for_each(|_| std::hint::spin_loop());
             *list += 1;
         }
@@ -221,9 +221,9 @@ fn destructors_that_take_locks_do_not_stop_a_runtime_that_ends() {
     thread_local!(static ENTRY: OnList = const { OnList });
     for _ in 0..20 {
         let rt = runtime("round-robin:quantum=20us");
-        let before = BEGUN.load(Ordering::SeqCst);
+        let before = STARTED.load(Ordering::SeqCst);
         (0..5).for_each(|_| drop(rt.spawn(|| ENTRY.with(|_| yield_now()))));
-        while BEGUN.load(Ordering::SeqCst) == before {
+        while STARTED.load(Ordering::SeqCst) == before {
             std::thread::yield_now();
         }
         drop(rt);

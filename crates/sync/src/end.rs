@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! NONE ----------> a waiter -> DONE       the handle joins, then the task ends
-//! NONE -> ENDED -> a waiter -> DONE       the result is there, the task has yet to leave its stack; then the handle joins
+//! NONE -> ENDED -> a waiter -> DONE       the result is there, the task is still on its stack; then the handle joins
 //! NONE -> ENDED -> DONE                   it ends before the handle joins
 //! NONE -> DETACHED -> DONE                the handle was dropped first: the task drops its own result
 //! ENDED -> DETACHED -> DONE               the handle drops the result

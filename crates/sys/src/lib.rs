@@ -6,11 +6,11 @@
 //!   why it cannot be.
 //! - **I2** Nothing here allocates after set-up, and nothing keeps state in thread-local variables.
 
-pub mod apart;
 pub mod clock;
 pub mod epoll;
 pub mod fork;
 pub mod futex;
+pub mod isolated;
 #[doc(hidden)]
 pub mod locked;
 pub mod memory;

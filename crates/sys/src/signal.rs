@@ -40,8 +40,8 @@ pub fn restore(signal: i32, previous: &Previous) {
 /// # Errors
 /// The system's, if there is no such signal.
 pub fn hold_back_while_handling(signal: i32, held: i32) -> io::Result<()> {
-    // SAFETY: all-zero is a valid action, overwritten by the kernel's; the pointers are valid. What is installed is what was
-    // there, with a larger mask.
+    // SAFETY: all-zero is a valid action, overwritten by the kernel's; the pointers are valid. The old
+    // action is installed again, with a larger mask.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         if libc::sigaction(signal, core::ptr::null(), &mut action) != 0 {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
-use crate::apart::apart;
+use crate::isolated::run_in_child;
 
 /// Returns the CPU that processed the socket's last packet (`SO_INCOMING_CPU`); `None` if it is not a socket, or has
 /// had no packet. About 0.2 us.
@@ -27,20 +27,20 @@ pub fn incoming_cpu(fd: RawFd) -> Option<u32> {
 const ADDRESS: usize = size_of::<libc::sockaddr_in6>();
 
 /// Returns the address to which each of `sockets`, which other processes may keep locked, is bound; `None` if it is
-/// neither IPv4 nor IPv6. Runs [`apart`], for `user`.
+/// neither IPv4 nor IPv6. Uses [`run_in_child`], for `user`.
 ///
 /// # Errors
-/// `ENOTSOCK` if one is not a socket; the errors of [`apart`].
+/// `ENOTSOCK` if one is not a socket; the errors of [`run_in_child`].
 pub fn addresses(user: u32, sockets: &[BorrowedFd<'_>]) -> io::Result<Vec<Option<SocketAddr>>> {
     let mut addresses = vec![0; sockets.len() * ADDRESS];
-    apart(user, sockets, &mut addresses, |addresses| {
+    run_in_child(user, sockets, &mut addresses, |addresses| {
         let at = addresses.chunks_exact_mut(ADDRESS);
         sockets.iter().zip(at).try_for_each(|(socket, address)| put_address(*socket, address))
     })?;
     Ok(addresses.chunks_exact(ADDRESS).map(read_address).collect())
 }
 
-/// Makes only the system call: it runs [`apart`].
+/// Makes only the system call: it runs in the child.
 fn put_address(socket: BorrowedFd<'_>, address: &mut [u8]) -> io::Result<()> {
     let mut size = address.len() as libc::socklen_t;
     // SAFETY: the kernel writes no more than `size` bytes, which are there.

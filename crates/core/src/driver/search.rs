@@ -6,7 +6,7 @@ use crate::{Balance, CpuId, Cx, Model, Ns, Policy};
 /// How often one search asks `balance`, for each CPU: enough for a policy that visits every queue twice, at random.
 pub const ATTEMPTS: usize = 8;
 
-/// The most tasks that one search takes, whatever [`Policy::steal_limit`] returns.
+/// The most tasks that a search takes, whatever [`Policy::steal_limit`] returns.
 pub const STEAL_LIMIT: usize = 8;
 
 /// How a hook reaches another CPU's queue: it owns all queues, or locks the one in question.

@@ -1,5 +1,5 @@
-//! Files. The interface is `std::fs`'s; each call runs in [`crate::blocking`], so other tasks keep their CPU while
-//! the disk works.
+//! Files. The interface is `std::fs`'s; each call runs in [`blocking`](crate::blocking()), so other tasks keep their
+//! CPU while the disk works.
 //!
 //! That costs some microseconds a call, also if the data lies in the page cache: read and write in large pieces, or
 //! through [`BufReader`](std::io::BufReader) and [`BufWriter`](std::io::BufWriter). A [`crate::timeout`] does not

@@ -44,7 +44,7 @@ impl<T: AsFd> Pollable<T> {
     ///
     /// # Errors
     /// - [`Unsupported`](io::ErrorKind::Unsupported): epoll does not watch descriptors of this kind. Files and
-    ///   directories are always ready: use [`crate::fs`] or [`crate::blocking`] for them.
+    ///   directories are always ready: use [`crate::fs`] or [`blocking`](crate::blocking()) for them.
     /// - [`AlreadyExists`](io::ErrorKind::AlreadyExists): the runtime watches this descriptor already.
     /// - The system's other errors.
     pub fn new(io: T) -> io::Result<Pollable<T>> {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use heddle_bpf::Program;
-use heddle_sys::apart::apart;
+use heddle_sys::isolated::run_in_child;
 use heddle_sys::socket::{addresses, namespace};
 use rustix::fs::fstat;
 use rustix::net::SocketType;
@@ -240,7 +240,8 @@ fn enter(
     state.keep(stored)?;
     // A group left behind may attach the root later: its slot is empty then, and the kernel chooses.
     let (uid, root) = (stored.attachment.uid, &stored.root);
-    let attach = || apart(uid, &[root.as_fd(), socket], &mut [], |_| root.attach_reuseport(socket));
+    let attach =
+        || run_in_child(uid, &[root.as_fd(), socket], &mut [], |_| root.attach_reuseport(socket));
     let attached = reuseport::put_policy(&stored.maps, program).and_then(|()| attach());
     attached.map_err(|error| {
         Error::system(format!("cannot attach to {}", stored.attachment.address), &error)
@@ -439,7 +440,7 @@ pub fn detach(stored: &Stored, sockets: &[OwnedFd]) -> Result<(), Error> {
     let of_group = sockets.iter().find(|socket| ours.contains(&cookie(socket.as_fd())));
     let Some(socket) = of_group.map(|socket| socket.as_fd()) else { return Ok(()) };
     let uid = stored.attachment.uid;
-    match apart(uid, &[socket], &mut [], |_| Program::detach_reuseport(socket)) {
+    match run_in_child(uid, &[socket], &mut [], |_| Program::detach_reuseport(socket)) {
         // If another process keeps the socket locked, a root without a policy stays on it, and the kernel
         // chooses.
         Err(error)

@@ -2,7 +2,7 @@
 //! engine's creator.
 //!
 //! A request may be served by a thread with a descriptor table of its own
-//! ([`heddle_sys::apart::thread_apart`]): what it opens is closed when it ends, and its descriptor numbers
+//! ([`heddle_sys::isolated::spawn_thread`]): what it opens is closed when it ends, and its descriptor numbers
 //! are meaningless to others.
 
 use std::io;
@@ -58,7 +58,7 @@ mod tests {
     fn descriptors_opened_by_the_keeper_outlive_the_requesting_thread() {
         let keeper = Keeper::start().unwrap();
         let (sender, opened) = channel();
-        heddle_sys::apart::thread_apart("test", Vec::new(), move |_| {
+        heddle_sys::isolated::spawn_thread("test", Vec::new(), move |_| {
             sender.send(keeper.run(|| File::open("/").unwrap())).unwrap();
         })
         .unwrap();

@@ -9,7 +9,7 @@
 //!   addresses that the kernel reads from.
 //! - **I5** Nothing that a caller can slow down happens while others wait: a user's object is read, and
 //!   sockets that are not free yet are waited for, before the lock is taken. Calls that take the lock of a
-//!   user's socket run in a separate process ([`heddle_sys::apart`]). Users take turns; lists and counts
+//!   user's socket run in a separate process ([`heddle_sys::isolated`]). Users take turns; lists and counts
 //!   never wait.
 //! - **I6** Each request may be served by a thread with its own descriptors: the engine keeps none that such
 //!   a thread opened (`keeper`).

@@ -9,7 +9,7 @@ use heddle_steer::client::Steering;
 use heddle_steer::hook::reuseport::EXECUTORS;
 use heddle_steer::process::serving;
 use heddle_steer::request::{Attachment, Error, ErrorKind, Request};
-use heddle_sys::apart::apart;
+use heddle_sys::isolated::run_in_child;
 use rustix::net::sockopt::socket_cookie;
 use serde_json::json;
 
@@ -113,7 +113,7 @@ pub fn one(steering: &Steering, attachment: &Attachment) -> Result<DetachOutcome
     }
     // In a child: the socket's owner may hold its lock.
     let take_off = |socket: BorrowedFd<'_>| {
-        apart(0, &[socket], &mut [], |_| Program::detach_reuseport(socket))
+        run_in_child(0, &[socket], &mut [], |_| Program::detach_reuseport(socket))
     };
     let off = |socket: &OwnedFd| match take_off(socket.as_fd()) {
         Err(error) => error.kind() == io::ErrorKind::NotFound,

@@ -40,7 +40,7 @@ static LEFT: Mutex<Vec<LeftChild>> = Mutex::new(Vec::new());
 /// # Errors
 /// The error of `work`, by its number; `TimedOut` if it takes longer than [`PATIENCE`], or if too many earlier children
 /// did and are still there; the system's, if no child can be created.
-pub fn apart(
+pub fn run_in_child(
     user: u32,
     fds: &[BorrowedFd<'_>],
     answer: &mut [u8],
@@ -255,7 +255,7 @@ fn close(first: u32, last: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// If there can be no thread, or the kernel does not part the tables (`ENOMEM`); with `fds`, which are still open.
-pub fn thread_apart(
+pub fn spawn_thread(
     name: &str,
     fds: Vec<OwnedFd>,
     work: impl FnOnce(Vec<OwnedFd>) + Send + 'static,
@@ -334,15 +334,17 @@ mod tests {
             answer.fill(7);
             Ok(())
         };
-        apart(1, &[], &mut answer, fill).unwrap();
+        run_in_child(1, &[], &mut answer, fill).unwrap();
         assert!(answer.iter().all(|byte| *byte == 7));
         let fails = |_: &mut [u8]| Err(io::Error::from_raw_os_error(libc::EXDEV));
-        let error = apart(1, &[], &mut answer, fails).unwrap_err();
+        let error = run_in_child(1, &[], &mut answer, fails).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EXDEV));
         // SAFETY: ends the child.
-        let error = apart(1, &[], &mut answer, |_| unsafe { libc::_exit(1) }).unwrap_err();
+        let error = run_in_child(1, &[], &mut answer, |_| unsafe { libc::_exit(1) }).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        assert!(apart(1, &[], &mut [], |_| panic!("in a child, which says nothing")).is_err());
+        assert!(
+            run_in_child(1, &[], &mut [], |_| panic!("in a child, which says nothing")).is_err()
+        );
     }
 
     #[test]
@@ -356,11 +358,11 @@ mod tests {
             }
             Ok(())
         };
-        apart(2, &[files[3].as_fd(), files[1].as_fd()], &mut open, look).unwrap();
+        run_in_child(2, &[files[3].as_fd(), files[1].as_fd()], &mut open, look).unwrap();
         assert_eq!(open, [0, 1, 0, 1]);
         assert!(numbers.iter().all(|fd| is_open(*fd)));
         assert!(
-            apart(2, &[], &mut [], |_| if is_open(0) {
+            run_in_child(2, &[], &mut [], |_| if is_open(0) {
                 Ok(())
             } else {
                 Err(io::ErrorKind::Other.into())
@@ -390,7 +392,7 @@ mod tests {
                 "children that were killed are there"
             );
         }
-        apart(USER, &[], &mut [], |_| Ok(())).unwrap();
+        run_in_child(USER, &[], &mut [], |_| Ok(())).unwrap();
     }
 
     #[test]
@@ -405,12 +407,12 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_apart_has_the_descriptors_that_it_is_given_and_shares_none_that_come_later() {
+    fn an_isolated_thread_has_only_the_descriptors_it_is_given() {
         let (kept, other) = (std::fs::File::open("/").unwrap(), std::fs::File::open("/").unwrap());
         let (number, hidden) = (kept.as_raw_fd(), other.as_raw_fd());
         let (sender, answer) = mpsc::channel();
         let (done, wait) = mpsc::channel::<()>();
-        thread_apart("test", vec![kept.into()], move |fds| {
+        spawn_thread("test", vec![kept.into()], move |fds| {
             let of_thread = fds[0].as_raw_fd() == number && is_open(number) && !is_open(hidden);
             let new = std::fs::File::open("/").unwrap();
             // A number that the process has not, whatever other tests open: far above.
@@ -427,13 +429,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_apart_is_given_is_closed_here_before_it_begins() {
+    fn descriptors_given_to_an_isolated_thread_are_closed_here_before_it_starts() {
         let name = |fd: RawFd, table: &str| std::fs::read_link(format!("/proc/{table}/fd/{fd}"));
         let (sender, answer) = mpsc::channel();
         for _ in 0..100 {
             let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
             let sender = sender.clone();
-            thread_apart("test", vec![socket.into()], move |fds| {
+            spawn_thread("test", vec![socket.into()], move |fds| {
                 let own = name(fds[0].as_raw_fd(), "thread-self").unwrap();
                 let process = std::fs::read_dir("/proc/self/fd").unwrap();
                 let mut names =
@@ -454,6 +456,6 @@ mod tests {
             }
             Ok(())
         };
-        apart(4, &[], &mut [], alone).unwrap();
+        run_in_child(4, &[], &mut [], alone).unwrap();
     }
 }
