@@ -38,7 +38,7 @@ fn impossible_servers_are_2_with_the_fix() {
     for (arguments, right) in [
         (&["--protocol", "http"][..], "--root"),
         (&["--protocol", "http", "--root", "/no/such/directory"], "/no/such/directory"),
-        (&["--protocol", "echo", "--system", "tokio"], "events and epoll only"),
+        (&["--protocol", "echo", "--system", "tokio"], "only events and epoll do"),
         (&["--system", "events", "--policy", "fastest"], "hybrid"),
         (&["--system", "events", "--policy", "two-queue:quantum=1ms"], "quantum=none"),
         (&["--system", "events", "--mechanism", "signal"], "only --system heddle"),
