@@ -149,12 +149,12 @@ fn wrong_configurations_are_refused_before_anything_starts() {
     let parameter = error(new().policy("two-queue:quantom=1ms"));
     assert!(parameter.contains("quantom") && parameter.contains("long"), "{parameter}");
     assert!(error(new().workers(0)).contains("at least one worker"));
-    assert!(error(new().workers(500)).contains("workers are pinned"));
+    assert!(error(new().workers(500)).contains("each worker needs its own"));
     assert!(error(new().cpus([4000])).contains("CPU 4000 does not exist"));
     let short = error(new().policy("round-robin:quantum=1us"));
     assert!(short.contains("at least 10us"), "{short}");
     assert!(error(new().name("a\0b")).contains("zero byte"));
-    assert!(error(new().stack_size(1 << 40)).contains("at most 8388608"));
+    assert!(error(new().stack_size(1 << 40)).contains("the maximum is 8388608"));
 }
 
 #[test]
