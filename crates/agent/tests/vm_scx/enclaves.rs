@@ -35,7 +35,7 @@ fn enclaves_share_the_machine_but_no_cpu_and_no_thread() {
     let none = Scx::open("middle").unwrap_err();
     assert_eq!(none.to_string(), "there is no enclave `middle`");
     for (name, cpus, text) in [
-        ("a b", &[2_u32][..], "cannot name"),
+        ("a b", &[2_u32][..], "not a valid enclave name"),
         ("x", &[], "needs a CPU"),
         ("x", &[999], "no CPU 999"),
     ] {
