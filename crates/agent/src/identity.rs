@@ -5,11 +5,9 @@
 //! hit another one, and what it did there is undone.
 
 use heddle_sys::scheduling::{self, Class, Mask, Scheduling};
+use heddle_sys::stat::Stat;
 use std::fs;
 use std::io;
-
-/// The flag of a thread that is ending.
-const ENDS: u64 = 0x4;
 
 /// The identity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,28 +21,14 @@ pub(crate) struct Identity {
 impl Identity {
     /// Returns the identity of the thread that has the number `tid` now; none if there is none, or it is ending.
     pub(crate) fn of(tid: u32) -> Option<Identity> {
-        let fields = stat(tid)?;
-        let field = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        if ended(&fields) || field(6)? & ENDS != 0 {
-            return None;
-        }
-        Some(Identity { tgid: tgid(tid)?, began: field(19)? })
+        let stat = Stat::of(tid).filter(|stat| !stat.is_exiting())?;
+        Some(Identity { tgid: tgid(tid)?, began: stat.began })
     }
 }
 
 /// Whether the thread with the number `tid` has ended, and is not collected.
 pub(crate) fn is_over(tid: u32) -> bool {
-    stat(tid).is_some_and(|fields| ended(&fields))
-}
-
-fn ended(fields: &[String]) -> bool {
-    matches!(fields.first().map(String::as_str), Some("Z" | "X" | "x"))
-}
-
-/// Returns the fields from the state on. The name before them may hold anything, up to the last parenthesis.
-fn stat(tid: u32) -> Option<Vec<String>> {
-    let text = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
-    Some(text.rsplit_once(") ")?.1.split_whitespace().map(str::to_owned).collect())
+    Stat::of(tid).is_some_and(|stat| stat.has_ended())
 }
 
 fn tgid(tid: u32) -> Option<u32> {
@@ -168,7 +152,7 @@ impl Change {
 fn maker(tid: u32) -> Option<u32> {
     match tgid(tid)? {
         first if first != tid => Some(first),
-        _ => stat(tid)?.get(1)?.parse().ok().filter(|parent| *parent != 0),
+        _ => Stat::of(tid).map(|stat| stat.parent).filter(|parent| *parent != 0),
     }
 }
 
@@ -216,7 +200,7 @@ mod tests {
     }
 
     fn until_over(pid: u32) {
-        while stat(pid).is_some_and(|fields| fields[0] != "Z") {
+        while Stat::of(pid).is_some_and(|stat| !stat.has_ended()) {
             std::thread::yield_now();
         }
     }

@@ -19,6 +19,7 @@ pub mod scheduling;
 pub mod signal;
 pub mod signalfd;
 pub mod socket;
+pub mod stat;
 pub mod thread;
 pub mod timer;
 pub mod topology;

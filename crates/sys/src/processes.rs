@@ -1,5 +1,6 @@
 //! Processes from /proc, and mounted cgroups: the objects named by `--pid`, `--cgroup` and `--unit`.
 
+use crate::stat::Stat;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -18,7 +19,7 @@ impl Process {
     /// Returns the process that has this id now; `None` if it has ended.
     #[must_use]
     pub fn of(pid: u32) -> Option<Process> {
-        stat(pid).map(|stat| stat.process)
+        living(pid).map(|stat| Process { pid, began: stat.began })
     }
 
     /// Returns whether it has not ended.
@@ -38,25 +39,12 @@ impl Process {
 /// Returns the parent of a process that has not ended.
 #[must_use]
 pub fn parent(pid: u32) -> Option<u32> {
-    stat(pid).map(|stat| stat.parent)
-}
-
-struct Stat {
-    process: Process,
-    parent: u32,
+    living(pid).map(|stat| stat.parent)
 }
 
 /// Returns `None` for processes that have ended, including zombies.
-fn stat(pid: u32) -> Option<Stat> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before may contain anything, up to the last parenthesis.
-    let (_, rest) = text.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
-    let is_over = matches!(*fields.first()?, "Z" | "X");
-    let process = Process { pid, began: number(19)? };
-    let parent = u32::try_from(number(1)?).ok()?;
-    (!is_over).then_some(Stat { process, parent })
+fn living(pid: u32) -> Option<Stat> {
+    Stat::of(pid).filter(|stat| !stat.has_ended())
 }
 
 /// Returns the process and all its descendants, parents before children; nothing if it has ended. One pass over /proc:
@@ -74,8 +62,10 @@ pub fn families(roots: impl IntoIterator<Item = u32>) -> Vec<(Process, Process)>
     let mut found: Vec<(Process, Process)> = roots.map(|root| (root, root)).collect();
     let mut seen: BTreeSet<Process> = found.iter().map(|(_, process)| *process).collect();
     let mut children: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
-    for stat in all().filter_map(stat) {
-        children.entry(stat.parent).or_default().push(stat.process);
+    for pid in all() {
+        let Some(stat) = living(pid) else { continue };
+        let process = Process { pid, began: stat.began };
+        children.entry(stat.parent).or_default().push(process);
     }
     let mut next = 0;
     while let Some(&(root, process)) = found.get(next) {

@@ -1,6 +1,7 @@
 //! Processes and threads, from /proc.
 
 use heddle_sys::processes::{self, Process};
+use heddle_sys::stat::Stat;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -36,14 +37,10 @@ pub(super) fn is_alive(pid: u32, when: Option<u64>) -> bool {
     start_time(pid).is_some_and(|began| when.is_none_or(|when| when == began))
 }
 
-/// Whether a process is ending: the kernel has marked it so (`PF_EXITING`), or it has ended and was not collected.
+/// Whether a process is exiting, or has ended and was not waited for.
 #[must_use]
 pub(super) fn is_exiting(pid: u32) -> bool {
-    const EXITING: u64 = 4;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name may have spaces and parentheses in it. The flags are the seventh field after it.
-    let flags = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(6));
-    flags.and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & EXITING != 0)
+    Stat::of(pid).is_some_and(|stat| stat.is_exiting())
 }
 
 /// Whether the process is an agent by its command line, and `uid`'s.

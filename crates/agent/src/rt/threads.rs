@@ -10,8 +10,8 @@ use crate::identity::Identity;
 use crate::model::{Kind, Message};
 use crate::process_threads;
 use heddle_sys::scheduling::{self, Class, Mask, Scheduling};
+use heddle_sys::stat::Stat;
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -404,11 +404,6 @@ fn unfit(tid: u32, why: &str) -> RtError {
 
 /// Whether the kernel has the thread off its run queues; `None` if it is gone.
 fn is_asleep(tid: u32) -> Option<bool> {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
-    // The name may hold anything, so the state is what follows the last parenthesis.
-    let state = stat.rsplit_once(") ")?.1.chars().next()?;
-    match state {
-        'Z' | 'X' | 'x' => None,
-        state => Some(state != 'R'),
-    }
+    let stat = Stat::of(tid).filter(|stat| !stat.has_ended())?;
+    Some(stat.state != 'R')
 }

@@ -2,10 +2,10 @@
 //! so that a later check, even after a restart, can tell whether it is still the same process.
 
 use std::fs;
-use std::io::{self, ErrorKind as Io};
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use rustix::io::Errno;
+use heddle_sys::stat::Stat;
 
 use super::{TypedDescriptors, invalid};
 use crate::request::{Error, ProcessId, Role};
@@ -46,22 +46,8 @@ fn is_pidfd(fd: &OwnedFd) -> Result<bool, Error> {
 
 /// Returns when process `pid` was started; `None` if there is none, or it is a zombie.
 fn started(pid: u32) -> io::Result<Option<u64>> {
-    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Err(error) if is_gone(&error) => return Ok(None),
-        stat => stat?,
-    };
-    // The name, in parentheses, may contain anything.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let malformed = || io::Error::new(Io::InvalidData, format!("/proc/{pid}/stat says `{stat}`"));
-    let state = *fields.first().ok_or_else(malformed)?;
-    let started = fields.get(19).and_then(|field| field.parse().ok()).ok_or_else(malformed)?;
-    Ok((!matches!(state, "Z" | "X")).then_some(started))
-}
-
-/// What the kernel says if there is no such process. Too many open files, say, is another error.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
+    let stat = Stat::read(pid)?.filter(|stat| !stat.has_ended());
+    Ok(stat.map(|stat| stat.began))
 }
 
 fn unknown(error: &io::Error) -> Error {
