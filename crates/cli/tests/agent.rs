@@ -66,7 +66,7 @@ fn a_program_is_scheduled_and_shown_and_its_exit_code_is_passed_on() {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     bench.end();
-    assert_eq!(agent.code(), 9);
+    assert_eq!(agent.exit_code(), 9);
     bench.is_clean();
 }
 
@@ -86,9 +86,9 @@ fn a_killed_agent_returns_all_threads() {
     let looked = bench.run(&["status"], &[]);
     assert_eq!(looked.status.code(), Some(1), "{}", text(&looked));
     assert!(text(&looked).contains("has no agent any more: it was ended by signal 9"));
-    assert!(agent.said().contains("the program goes on without a policy"), "{}", agent.said());
+    assert!(agent.stderr().contains("the program goes on without a policy"), "{}", agent.stderr());
     bench.end();
-    assert_eq!(agent.code(), 9);
+    assert_eq!(agent.exit_code(), 9);
     bench.is_clean();
 }
 
@@ -115,9 +115,9 @@ fn a_killed_agent_is_replaced() {
         shown.contains("restarted 1 times, the last because it was ended by signal 9"),
         "{shown}"
     );
-    assert!(agent.said().contains("restart 1 of at most 3"), "{}", agent.said());
+    assert!(agent.stderr().contains("restart 1 of at most 3"), "{}", agent.stderr());
     bench.end();
-    assert_eq!(agent.code(), 9);
+    assert_eq!(agent.exit_code(), 9);
     bench.is_clean();
 }
 
@@ -156,7 +156,7 @@ fn a_master_joins_with_its_workers_and_this_is_reported() {
     });
     assert_eq!(enclave["guardian"]["taken"]["processes"][1]["name"], "sleep");
     assert!(is_in(first.0.id()) && is_in(first.1));
-    let said = agent.said();
+    let said = agent.stderr();
     let expected =
         format!("took 2 threads of 2 processes: sh ({pid}, 1 thread), sleep ({}, 1", first.1);
     assert!(said.contains(&expected) && said.contains("later join automatically"), "{said}");
@@ -167,7 +167,7 @@ fn a_master_joins_with_its_workers_and_this_is_reported() {
     assert!(said.contains("2 threads of 2 processes: sh ("), "{said}{}", text(&joined));
     assert!(is_in(second.0.id()) && is_in(second.1));
     agent.signal(Signal::TERM);
-    assert_eq!(agent.code(), 0);
+    assert_eq!(agent.exit_code(), 0);
     for one in [first, second] {
         assert!(!is_in(one.0.id()) && !is_in(one.1));
         end_master(one);
@@ -211,9 +211,9 @@ fn a_unit_joins_with_processes_that_start_later() {
     assert!(!is_in(first.1) && !is_in(second.0.id()), "in no unit");
     unit.put(second.1);
     until("the later process is in", || is_in(second.1));
-    assert!(agent.said().contains("enter the cgroup later"), "{}", agent.said());
+    assert!(agent.stderr().contains("enter the cgroup later"), "{}", agent.stderr());
     agent.signal(Signal::TERM);
-    assert_eq!(agent.code(), 0);
+    assert_eq!(agent.exit_code(), 0);
     for one in [first, second] {
         assert!(!is_in(one.0.id()) && !is_in(one.1));
         end_master(one);
@@ -241,7 +241,7 @@ fn a_hung_agent_loses_its_threads_when_patience_ends() {
     let why = given["guardian"]["reason"].as_str().unwrap_or_default();
     assert!(why.contains("could run waited for longer than 5"), "{why}");
     bench.end();
-    assert_eq!(agent.code(), 9);
+    assert_eq!(agent.exit_code(), 9);
     bench.is_clean();
 }
 
@@ -255,7 +255,7 @@ fn a_killed_guardian_leaves_nothing() {
     agent.signal(Signal::KILL);
     until("all threads are ordinary", || are_ordinary(pid));
     all_progress(pid);
-    assert_eq!(agent.code(), 137);
+    assert_eq!(agent.exit_code(), 137);
     until("the agent has ended", || threads(&enclave["guardian"]["agent"]).is_empty());
     bench.is_clean();
     bench.end();
@@ -273,7 +273,7 @@ fn the_next_status_removes_what_three_killed_processes_left() {
     kill(&cleaner_of(&enclave["guardian"]["guardian"]), Signal::KILL);
     kill(&enclave["guardian"]["agent"], Signal::STOP);
     agent.signal(Signal::KILL);
-    assert_eq!(agent.code(), 137);
+    assert_eq!(agent.exit_code(), 137);
     kill(&enclave["guardian"]["agent"], Signal::KILL);
     let looked = bench.run(&["status"], &[]);
     assert!(text(&looked).contains("had died: removed what it left"), "{}", text(&looked));
@@ -318,7 +318,7 @@ fn no_thread_notices_an_upgrade_under_load() {
     assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
     all_progress(pid);
     bench.end();
-    assert_eq!(agent.code(), 9);
+    assert_eq!(agent.exit_code(), 9);
     bench.is_clean();
 }
 
@@ -341,7 +341,7 @@ fn a_running_process_joins_and_leaves_unchanged() {
         "{}",
         text(&stopped)
     );
-    assert_eq!(agent.code(), 0);
+    assert_eq!(agent.exit_code(), 0);
     assert!(are_ordinary(&pid), "{:?}", threads(&pid));
     all_progress(&pid);
     bench.is_clean();
@@ -370,10 +370,10 @@ fn programs_share_an_enclave_without_a_program_of_its_own() {
     let unknown = bench.run(&["join", "unknown", "--pid", "1"], &[]);
     assert!(text(&unknown).contains("there is no enclave `unknown`"), "{}", text(&unknown));
     agent.signal(Signal::TERM);
-    assert_eq!(agent.code(), 0);
+    assert_eq!(agent.exit_code(), 0);
     bench.is_clean();
     bench.end();
-    assert_eq!((first.code(), second.code()), (9, 9));
+    assert_eq!((first.exit_code(), second.exit_code()), (9, 9));
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn signals_and_exit_codes_are_passed_through() {
     let mut agent = bench.start(&words(&with(&[])), &bench.program());
     bench.enclave_when("it works", |enclave| enclave["report"]["threads"].as_u64() >= Some(6));
     agent.signal(Signal::TERM);
-    assert_eq!(agent.code(), 143);
+    assert_eq!(agent.exit_code(), 143);
     bench.is_clean();
 }
 
@@ -403,7 +403,7 @@ fn forks_and_execs_stay_in_the_enclave() {
     let first = threads(&enclave["guardian"]["pid"]);
     assert!(first.iter().all(|thread| thread.cpus == cpu()), "{first:?}");
     bench.end();
-    agent.code();
+    agent.exit_code();
     bench.is_clean();
 }
 
@@ -507,6 +507,6 @@ fn escapes_in_a_command_line_do_not_reach_the_terminal() {
     assert!(shown.contains("\\u{1b}[2J\\u{1b}]0;root\\u{7}\\nstate all is well"), "{shown}");
     assert!(!shown.contains('\x1b') && !shown.contains('\x07'), "{shown:?}");
     bench.end();
-    assert_eq!(agent.code(), 0);
+    assert_eq!(agent.exit_code(), 0);
     bench.is_clean();
 }

@@ -79,7 +79,7 @@ fn threads_are_set_shown_and_restored() {
     assert!(stopped.status.success(), "{}", text(&stopped));
     until("all threads are as before", || are_as_before(pid));
     bench.end();
-    assert_eq!((agent.code(), batch.code()), (9, 9));
+    assert_eq!((agent.exit_code(), batch.exit_code()), (9, 9));
     bench.is_clean();
 }
 
@@ -162,7 +162,7 @@ fn a_session_is_raised_only_while_its_server_is_in_the_enclave() {
             enclave["report"]["fair"]["groups"] == serde_json::json!([])
         });
         agent.signal(Signal::TERM);
-        assert_eq!(agent.code(), 0);
+        assert_eq!(agent.exit_code(), 0);
         assert!(group().trim().ends_with("nice 0"), "{}", group());
         bench.is_clean();
     }

@@ -114,10 +114,13 @@ fn once(bench: &Bench, managed: &Managed, call: &str, fate: &str, at: usize) -> 
         agent.has_ended() || (!bench.status()["enclaves"][0].is_null() && is_active())
     });
     end(bench, &mut agent);
-    let code = agent.code();
+    let code = agent.exit_code();
     let looked = bench.run(&["status"], &[]);
-    let said =
-        format!("{what}: exit {code}: {}{}", agent.said(), String::from_utf8_lossy(&looked.stderr));
+    let said = format!(
+        "{what}: exit {code}: {}{}",
+        agent.stderr(),
+        String::from_utf8_lossy(&looked.stderr)
+    );
     eprintln!("{said}");
     until(&format!("all threads are ordinary after {said}"), || are_ordinary(&managed.pid()));
     bench.is_clean();
@@ -125,7 +128,10 @@ fn once(bench: &Bench, managed: &Managed, call: &str, fate: &str, at: usize) -> 
     let came = most_by_a_process(&calls, &format!("{call}(")) >= at;
     let is_kill = fate.contains("signal");
     assert!(
-        is_kill || code == 0 || agent.said().contains("rror") || agent.said().contains("heddle: "),
+        is_kill
+            || code == 0
+            || agent.stderr().contains("rror")
+            || agent.stderr().contains("heddle: "),
         "{said}"
     );
     came

@@ -54,7 +54,7 @@ fn a_program_is_scheduled_by_sched_ext_and_leaves_nothing() {
     assert!(threads(pid).iter().all(|thread| thread.policy == EXT), "{:?}", threads(pid));
     all_progress(pid);
     bench.end();
-    assert_eq!(agent.code(), 9, "{}", agent.said());
+    assert_eq!(agent.exit_code(), 9, "{}", agent.stderr());
     bench.is_clean();
 }
 
@@ -75,7 +75,7 @@ fn an_upgrade_under_load_fails_no_commit_and_loses_no_thread() {
     all_progress(pid);
     assert!(threads(pid).iter().all(|thread| thread.policy == EXT));
     bench.end();
-    assert_eq!(agent.code(), 9, "{}", agent.said());
+    assert_eq!(agent.exit_code(), 9, "{}", agent.stderr());
     bench.is_clean();
 }
 
@@ -92,8 +92,8 @@ fn a_killed_agent_returns_all_threads() {
     all_progress(pid);
     assert_eq!(threads(pid).len(), before, "none is lost");
     bench.end();
-    assert_eq!(agent.code(), 9, "{}", agent.said());
-    assert!(agent.said().contains("goes on without a policy"), "{}", agent.said());
+    assert_eq!(agent.exit_code(), 9, "{}", agent.stderr());
+    assert!(agent.stderr().contains("goes on without a policy"), "{}", agent.stderr());
     bench.is_clean();
 }
 
@@ -113,7 +113,7 @@ fn a_killed_agent_is_replaced() {
     assert!(threads(pid).iter().all(|thread| thread.policy == EXT), "{:?}", threads(pid));
     all_progress(pid);
     bench.end();
-    assert_eq!(agent.code(), 9, "{}", agent.said());
+    assert_eq!(agent.exit_code(), 9, "{}", agent.stderr());
     bench.is_clean();
 }
 
@@ -133,8 +133,8 @@ fn the_kernel_ending_the_scheduler_is_reported_and_returns_all_threads() {
     assert_eq!(bench.run(&["status"], &[]).status.code(), Some(1));
     all_progress(pid);
     bench.end();
-    assert_eq!(agent.code(), 9, "{}", agent.said());
-    assert!(agent.said().contains("given back to the default scheduler"), "{}", agent.said());
+    assert_eq!(agent.exit_code(), 9, "{}", agent.stderr());
+    assert!(agent.stderr().contains("given back to the default scheduler"), "{}", agent.stderr());
     bench.is_clean();
 }
 
@@ -147,7 +147,7 @@ fn a_killed_guardian_and_agent_leave_no_sched_ext_thread() {
     agent.signal(Signal::STOP);
     kill(&enclave["guardian"]["agent"], Signal::KILL);
     agent.signal(Signal::KILL);
-    assert_eq!(agent.code(), 137);
+    assert_eq!(agent.exit_code(), 137);
     until("all threads are ordinary", || are_ordinary(pid));
     all_progress(pid);
     until("nothing is pinned", || {
@@ -164,7 +164,7 @@ fn a_killed_guardian_leaves_nothing() {
     let (mut agent, enclave) = scheduled(&bench);
     let pid = &enclave["guardian"]["pid"];
     agent.signal(Signal::KILL);
-    assert_eq!(agent.code(), 137);
+    assert_eq!(agent.exit_code(), 137);
     until("all threads are ordinary", || are_ordinary(pid));
     all_progress(pid);
     until("the agent has ended", || threads(&enclave["guardian"]["agent"]).is_empty());

@@ -43,7 +43,7 @@ fn scheduled(bench: &Bench, backend: &str, program: &[String]) -> (Running, Valu
 /// Ends the program, and asserts that nothing is left of its enclave.
 fn end(bench: &Bench, agent: &mut Running) {
     bench.end();
-    assert_eq!(agent.code(), 9, "{}", agent.said());
+    assert_eq!(agent.exit_code(), 9, "{}", agent.stderr());
     bench.is_clean();
 }
 

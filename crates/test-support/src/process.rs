@@ -5,13 +5,17 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 
 /// How long a child may take to end after SIGTERM, before it gets SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// A child process. Dropping it sends SIGTERM, then SIGKILL if it has not ended within ten seconds, and reaps it.
 #[derive(Debug)]
-pub struct Running(Child);
+pub struct Running {
+    child: Child,
+    stderr: Option<NamedTempFile>,
+}
 
 impl Running {
     /// Starts `command` as it is.
@@ -21,7 +25,7 @@ impl Running {
     #[track_caller]
     pub fn start(command: &mut Command) -> Running {
         let child = command.spawn();
-        Running(child.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}")))
+        child.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}")).into()
     }
 
     /// Starts `command` without its output.
@@ -33,14 +37,38 @@ impl Running {
         Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
     }
 
+    /// Starts `command` without its standard output; [`Running::stderr`] returns its standard error.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[track_caller]
+    pub fn start_logged(command: &mut Command) -> Running {
+        let file = NamedTempFile::new().expect("a temporary file can be made");
+        command.stdout(Stdio::null()).stderr(file.reopen().expect("the file is there"));
+        let mut running = Running::start(command);
+        running.stderr = Some(file);
+        running
+    }
+
+    /// Returns what it has written to standard error so far.
+    ///
+    /// # Panics
+    /// If it was not started by [`Running::start_logged`].
+    #[track_caller]
+    pub fn stderr(&self) -> String {
+        let file = self.stderr.as_ref().expect("started by start_logged");
+        let bytes = std::fs::read(file.path()).expect("the file is there");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// The process's id.
     pub fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 
     /// Its pipes and what else `std` knows of it.
     pub fn child(&mut self) -> &mut Child {
-        &mut self.0
+        &mut self.child
     }
 
     /// Sends `signal`.
@@ -49,7 +77,7 @@ impl Running {
     /// If the process cannot be signalled. It stays a zombie until it is waited for, so it is there until then.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).expect("the child can be signalled");
+        kill_process(Pid::from_child(&self.child), signal).expect("the child can be signalled");
     }
 
     /// Returns whether it has ended, and reaps it then.
@@ -78,28 +106,28 @@ impl Running {
     }
 
     fn status(&mut self) -> Option<ExitStatus> {
-        self.0.try_wait().expect("a child can be waited for")
+        self.child.try_wait().expect("a child can be waited for")
     }
 }
 
 impl From<Child> for Running {
     fn from(child: Child) -> Running {
-        Running(child)
+        Running { child, stderr: None }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
-        if !has_ended(&mut self.0) {
-            let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        if !has_ended(&mut self.child) {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
             let begin = Instant::now();
-            while !has_ended(&mut self.0) && begin.elapsed() < GRACE {
+            while !has_ended(&mut self.child) && begin.elapsed() < GRACE {
                 std::thread::sleep(Duration::from_millis(2));
             }
-            let _ = self.0.kill();
+            let _ = self.child.kill();
         }
-        let _ = self.0.wait();
+        let _ = self.child.wait();
     }
 }
 
@@ -173,6 +201,19 @@ mod tests {
         crate::until("the trap is set", || ready.exists());
         drop(child);
         assert!(cleaned.exists());
+    }
+
+    #[test]
+    fn a_logged_child_can_be_read_while_it_runs() {
+        let mut child = Running::start_logged(
+            Command::new("sh")
+                .args(["-c", "echo begin >&2; read _; echo end >&2"])
+                .stdin(Stdio::piped()),
+        );
+        crate::until("it has begun", || child.stderr() == "begin\n");
+        drop(child.child().stdin.take());
+        assert_eq!(child.exit_code(), 0);
+        assert_eq!(child.stderr(), "begin\nend\n");
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn a_programs_exit_code_is_passed_on_and_nothing_is_left() {
     {
         let testbed = Testbed::new();
         let mut guardian = testbed.start("", &["sh", "-c", script]);
-        assert_eq!(guardian.code(), code, "{script}");
+        assert_eq!(guardian.exit_code(), code, "{script}");
         let log = testbed.log();
         assert_eq!(log[0], "attached", "the agent comes first: {log:?}");
         assert_eq!(log[1], "joined", "{log:?}");
@@ -45,7 +45,7 @@ fn a_programs_exit_code_is_passed_on_and_nothing_is_left() {
 fn a_program_runs_only_when_its_thread_is_in_the_enclave() {
     let testbed = Testbed::new();
     let mut guardian = testbed.start("", &["sh", "-c", "echo ran >> $GUARDIAN_TEST_LOG"]);
-    assert_eq!(guardian.code(), 0);
+    assert_eq!(guardian.exit_code(), 0);
     assert_eq!(&testbed.log()[..3], ["attached", "joined", "ran"]);
 }
 
@@ -66,7 +66,7 @@ fn signals_are_passed_on_to_the_program() {
         let mut guardian = testbed.start("", &["sh", "-c", &script]);
         until(|| testbed.log().contains(&"up".into()));
         guardian.signal(signal);
-        assert_eq!(guardian.code(), 5, "{name}");
+        assert_eq!(guardian.exit_code(), 5, "{name}");
         assert!(testbed.log().contains(&"got".into()));
         testbed.is_clean();
     }
@@ -89,8 +89,8 @@ fn an_agent_that_dies_gives_the_threads_back_and_the_program_goes_on() {
     let refused = testbed.ask(r#"{"do":"join","pid":1}"#);
     assert!(refused.contains("has no agent any more"), "{refused}");
     testbed.end();
-    assert_eq!(guardian.code(), 9);
-    let said = guardian.said();
+    assert_eq!(guardian.exit_code(), 9);
+    let said = guardian.stderr();
     assert!(
         said.contains("is gone (it was ended by signal 9)")
             && said.contains("goes on without a policy"),
@@ -128,8 +128,8 @@ fn an_agent_that_dies_is_replaced_a_limited_number_of_times() {
     let why = fine(&given["reason"]);
     assert_eq!(why, "it was ended by signal 9; it has died more than 2 times within a minute");
     testbed.end();
-    assert_eq!(guardian.code(), 9);
-    let said = guardian.said();
+    assert_eq!(guardian.exit_code(), 9);
+    let said = guardian.stderr();
     assert!(said.contains("restart 2 of at most 2 within a minute"), "{said}");
     testbed.is_clean();
 }
@@ -151,8 +151,8 @@ fn a_backend_that_ends_by_an_error_is_made_anew_but_not_one_ended_by_hand() {
     assert_eq!(given["restarts"], 1);
     until(|| !is_alive(next["agent"].as_u64().unwrap()));
     testbed.end();
-    assert_eq!(guardian.code(), 0);
-    let said = guardian.said();
+    assert_eq!(guardian.exit_code(), 0);
+    let said = guardian.stderr();
     assert!(said.contains("is gone (the kernel ended it: runnable task stall)"), "{said}");
     testbed.is_clean();
 }
@@ -168,7 +168,7 @@ fn an_agent_that_fails_or_hangs_is_not_replaced() {
     let given = testbed.record_when(|record| record["stage"] == "given-back");
     assert_eq!(given["restarts"], 0, "its policy would do the same again");
     testbed.end();
-    assert_eq!(guardian.code(), 0);
+    assert_eq!(guardian.exit_code(), 0);
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn an_agent_that_cannot_start_leaves_no_enclave_and_starts_no_program() {
     ] {
         let testbed = Testbed::new();
         let mut guardian = testbed.start(fault, &["sh", "-c", "echo ran >> $GUARDIAN_TEST_LOG"]);
-        assert_eq!(guardian.code(), 1);
-        let said = guardian.said();
+        assert_eq!(guardian.exit_code(), 1);
+        let said = guardian.stderr();
         assert!(said.contains(text), "{said}");
         assert!(!testbed.log().contains(&"ran".into()));
         testbed.is_clean();
@@ -199,8 +199,8 @@ fn invalid_options_are_refused_before_anything_is_made() {
     ] {
         let testbed = Testbed::new();
         let mut guardian = testbed.start_with("", settings, &[program]);
-        assert_eq!(guardian.code(), 2, "{program} {settings}");
-        let said = guardian.said();
+        assert_eq!(guardian.exit_code(), 2, "{program} {settings}");
+        let said = guardian.stderr();
         assert!(said.contains(text), "{said}");
         assert!(testbed.log().is_empty());
         testbed.is_clean();
@@ -217,8 +217,8 @@ fn a_name_and_a_cpu_belong_to_one_enclave() {
         ("name=two", "CPU 0 belongs to the enclave `one`"),
     ] {
         let mut second = testbed.start_with("", settings, &["sh", "-c", "exit 0"]);
-        assert_eq!(second.code(), 2);
-        let said = second.said();
+        assert_eq!(second.exit_code(), 2);
+        let said = second.stderr();
         assert!(said.contains(text), "{said}");
     }
     drop(first);
@@ -230,9 +230,9 @@ fn a_daemon_that_leaves_its_parent_is_waited_for() {
     let script = "setsid sh -c 'while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; \
                   echo daemon >> $GUARDIAN_TEST_LOG' & exit 4";
     let mut guardian = testbed.start("", &["sh", "-c", script]);
-    until(|| guardian.said_so_far().contains("1 of its processes have not"));
+    until(|| guardian.stderr().contains("1 of its processes have not"));
     testbed.end();
-    assert_eq!(guardian.code(), 4, "of the first process");
+    assert_eq!(guardian.exit_code(), 4, "of the first process");
     assert!(testbed.log().contains(&"daemon".into()));
     testbed.is_clean();
 }
@@ -249,7 +249,7 @@ fn guardian_and_agent_that_are_killed_are_cleaned_up_after_at_once() {
     testbed.kill(&record["agent"], Signal::STOP);
     guardian.signal(Signal::KILL);
     testbed.kill(&record["agent"], Signal::KILL);
-    assert_eq!(guardian.code(), 137);
+    assert_eq!(guardian.exit_code(), 137);
     until(|| testbed.log().contains(&"undone".into()));
     until(|| !testbed.enclaves().join(fine(&record["name"])).exists());
     assert!(is_alive(record["pid"].as_u64().unwrap()), "the program goes on");
@@ -266,12 +266,12 @@ fn the_next_command_removes_the_remains_of_three_killed_processes() {
     let record = testbed.record_when(|record| record["pid"].is_number());
     until(|| testbed.log().contains(&"program".into()));
     guardian.signal(Signal::KILL);
-    assert_eq!(guardian.code(), 137);
+    assert_eq!(guardian.exit_code(), 137);
     until(|| testbed.log().contains(&"guardian gone".into()));
     assert!(is_alive(record["pid"].as_u64().unwrap()), "the program goes on");
     let mut next = testbed.start("", &["sh", "-c", "exit 0"]);
-    assert_eq!(next.code(), 0);
-    assert!(next.said().contains("had died: removed what it left"), "{}", next.said());
+    assert_eq!(next.exit_code(), 0);
+    assert!(next.stderr().contains("had died: removed what it left"), "{}", next.stderr());
     assert!(testbed.log().contains(&"undone".into()));
     testbed.is_clean();
     testbed.end();
@@ -297,7 +297,7 @@ fn an_upgrade_replaces_the_agent() {
     assert!(!log.contains(&"back".into()), "no thread was given back: {log:?}");
     assert_eq!(log.iter().filter(|line| *line == "left").count(), 1);
     testbed.end();
-    assert_eq!(guardian.code(), 0);
+    assert_eq!(guardian.exit_code(), 0);
     testbed.is_clean();
 }
 
@@ -324,7 +324,7 @@ fn an_upgrade_that_fails_leaves_the_old_agent_or_gives_back() {
     testbed.record_when(|record| record["stage"] == "given-back");
     assert!(testbed.log().contains(&"back".into()));
     testbed.end();
-    assert_eq!(guardian.code(), 0);
+    assert_eq!(guardian.exit_code(), 0);
     testbed.is_clean();
 }
 
@@ -340,7 +340,7 @@ fn an_agent_that_hangs_loses_its_threads() {
     assert!(fine(&given["reason"]).contains("could run waited for longer than"), "{given}");
     until(|| !is_alive(record["agent"].as_u64().unwrap()));
     testbed.end();
-    assert_eq!(guardian.code(), 0);
+    assert_eq!(guardian.exit_code(), 0);
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn a_stopped_enclave_lets_its_program_go_on() {
     }
     assert_eq!(testbed.ask(r#"{"do":"stop"}"#), "{\"answer\":\"stopped\",\"threads\":1}\n");
     testbed.end();
-    assert_eq!(guardian.code(), 6);
+    assert_eq!(guardian.exit_code(), 6);
     testbed.is_clean();
 }
 
@@ -373,7 +373,7 @@ fn an_empty_enclave_ends_by_a_signal() {
         testbed.ask(&format!(r#"{{"do":"join","pid":{me}}}"#)).contains(r#""answer":"joined""#)
     });
     guardian.signal(Signal::TERM);
-    assert_eq!(guardian.code(), 0);
+    assert_eq!(guardian.exit_code(), 0);
     assert!(testbed.log().contains(&"back".into()));
     testbed.is_clean();
 }

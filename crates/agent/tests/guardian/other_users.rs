@@ -75,9 +75,9 @@ fn another_user_gets_no_lock_and_blocks_no_command() {
     let holders: Vec<_> = files.iter().map(|file| LockHolder::locks(file)).collect();
     std::thread::sleep(std::time::Duration::from_millis(100));
     first.signal(Signal::TERM);
-    assert_eq!(first.code(), 143);
+    assert_eq!(first.exit_code(), 143);
     let mut next = testbed.start("", &["sh", "-c", "exit 3"]);
-    assert_eq!(next.code(), 3, "{}", next.said());
+    assert_eq!(next.exit_code(), 3, "{}", next.stderr());
     for mut holder in holders {
         until(|| holder.0.try_wait().expect("a child").is_some());
     }
@@ -125,14 +125,14 @@ fn a_lock_held_by_another_user_does_not_make_a_dead_guardian_look_alive() {
         fs::set_permissions(enclaves.join(name), fs::Permissions::from_mode(mode)).expect("ours");
     }
     dead.signal(Signal::KILL);
-    assert_eq!(dead.code(), 137);
+    assert_eq!(dead.exit_code(), 137);
     let mut holders: Vec<_> = [".lock", "one/lock"]
         .map(|name| (LockHolder::locks(&enclaves.join(name)), enclaves.join(name)))
         .into();
     assert!(holders.iter_mut().all(|(holder, path)| holder.has_it(path)));
     let mut next = testbed.start("", &["sh", "-c", "exit 3"]);
-    assert_eq!(next.code(), 3, "{}", next.said());
-    assert!(next.said().contains("had died: removed what it left"), "{}", next.said());
+    assert_eq!(next.exit_code(), 3, "{}", next.stderr());
+    assert!(next.stderr().contains("had died: removed what it left"), "{}", next.stderr());
     drop(holders);
     fs::remove_file(enclaves.join(".lock")).expect("ours");
     testbed.is_clean();
@@ -149,8 +149,8 @@ fn a_folder_of_another_user_is_refused_with_advice() {
     symlink("/tmp", testbed.enclaves()).expect("ours");
     let said = |testbed: &Testbed| {
         let mut guardian = testbed.start("", &["sh", "-c", "exit 0"]);
-        assert_eq!(guardian.code(), 1);
-        guardian.said()
+        assert_eq!(guardian.exit_code(), 1);
+        guardian.stderr()
     };
     assert!(said(&testbed).contains("is a symbolic link; remove it"));
     fs::remove_file(testbed.enclaves()).expect("ours");
@@ -170,8 +170,8 @@ fn a_record_cannot_name_another_enclave() {
     fs::write(other.join("guardian.json"), record.to_string()).expect("ours");
     fs::write(other.join("lock"), "").expect("ours");
     let mut next = testbed.start_with("", "name=three", &["sh", "-c", "exit 0"]);
-    assert_eq!(next.code(), 2);
-    assert!(next.said().contains("CPU 0 belongs to the enclave `one`"), "{}", next.said());
+    assert_eq!(next.exit_code(), 2);
+    assert!(next.stderr().contains("CPU 0 belongs to the enclave `one`"), "{}", next.stderr());
     assert!(!testbed.log().contains(&"undone".into()), "{:?}", testbed.log());
 }
 

@@ -1,9 +1,9 @@
 //! The test environment: a folder, a guardian in a process of its own, and their output.
 
+use heddle_test_support::Running;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -56,10 +56,7 @@ impl Testbed {
         command.env("GUARDIAN_TEST", settings).env("GUARDIAN_TEST_PROGRAM", program.join("\x1f"));
         command.env("GUARDIAN_TEST_AGENT", fault).env("GUARDIAN_TEST_LOG", self.log_path());
         command.env("HEDDLE_RUN", self.folder.path().join("run"));
-        let errors = self.folder.path().join(format!("errors-{}", rand()));
-        let file = fs::File::create(&errors).expect("a file");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        Running { process: heddle_test_support::Running::start(&mut command), errors }
+        Running::start_logged(command.stdin(Stdio::null()))
     }
 
     /// Returns the only enclave's record, once it satisfies the condition.
@@ -144,41 +141,5 @@ impl Drop for Testbed {
     fn drop(&mut self) {
         // Programs of a failed test.
         self.end();
-    }
-}
-
-fn rand() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// A started guardian. Dropping it ends it.
-pub struct Running {
-    process: heddle_test_support::Running,
-    errors: PathBuf,
-}
-
-impl Running {
-    /// Its exit code, as shells report it.
-    pub fn code(&mut self) -> i32 {
-        self.process.exit_code()
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        self.process.signal(signal);
-    }
-
-    /// Returns its standard error so far.
-    pub fn said_so_far(&self) -> String {
-        let mut text = String::new();
-        let read = fs::File::open(&self.errors).and_then(|mut file| file.read_to_string(&mut text));
-        read.map(|_| text).unwrap_or_default()
-    }
-
-    /// Returns its whole standard error.
-    pub fn said(&mut self) -> String {
-        self.code();
-        self.said_so_far()
     }
 }

@@ -15,7 +15,7 @@ use crate::room::Room;
 /// Longer than anything takes; a test that waits for so long hangs.
 const HANG: Duration = Duration::from_secs(90);
 
-pub use heddle_test_support::until;
+pub use heddle_test_support::{Running, until};
 
 /// Returns the only CPU that the tests use: the last, since every machine has one. The others stay free.
 pub fn cpu() -> String {
@@ -102,19 +102,13 @@ impl Bench {
 
     /// Starts `heddle agent` with these arguments.
     pub fn start(&self, arguments: &[&str], program: &[String]) -> Running {
-        let mut command = self.command(arguments, program);
-        let errors = self.folder.path().join(format!("errors-{}", fastrand()));
-        command.stdout(Stdio::null()).stderr(fs::File::create(&errors).expect("a file"));
-        Running { process: heddle_test_support::Running::start(&mut command), errors }
+        Running::start_logged(&mut self.command(arguments, program))
     }
 
     /// The same under another command with its arguments, such as `strace`.
     pub fn start_under(&self, wrapper: &[&str], arguments: &[&str]) -> Running {
         let all = [&wrapper[1..], &[env!("CARGO_BIN_EXE_heddle"), "agent"], arguments].concat();
-        let mut command = self.in_room(wrapper[0], &all);
-        let errors = self.folder.path().join(format!("errors-{}", fastrand()));
-        command.stdout(Stdio::null()).stderr(fs::File::create(&errors).expect("a file"));
-        Running { process: heddle_test_support::Running::start(&mut command), errors }
+        Running::start_logged(&mut self.in_room(wrapper[0], &all))
     }
 
     /// The path of a file in the test's folder.
@@ -182,38 +176,6 @@ impl Drop for Bench {
         // Programs of a failed test end soon after.
         self.end();
         std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn fastrand() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// A started command. Dropping it ends it.
-pub struct Running {
-    process: heddle_test_support::Running,
-    errors: PathBuf,
-}
-
-impl Running {
-    /// Returns its exit code, as shells report it.
-    pub fn code(&mut self) -> i32 {
-        self.process.exit_code()
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        self.process.signal(signal);
-    }
-
-    pub fn has_ended(&mut self) -> bool {
-        self.process.has_ended()
-    }
-
-    /// Returns what it has written to standard error so far.
-    pub fn said(&self) -> String {
-        fs::read_to_string(&self.errors).unwrap_or_default()
     }
 }
 
