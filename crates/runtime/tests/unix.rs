@@ -310,3 +310,37 @@ fn hundreds_of_waiting_unix_sockets_take_no_kernel_threads() {
     };
     alone(test, body, assert_success);
 }
+
+#[test]
+fn peeking_leaves_what_it_saw() {
+    runtime("fifo").run(|| {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let peeking = spawn(move || {
+            let mut buf = [0; 8];
+            let seen = there.peek(&mut buf).unwrap();
+            assert_eq!(&buf[..seen], b"hello");
+            there.read_exact(&mut buf[..5]).unwrap();
+            assert_eq!(there.peek(&mut buf).unwrap(), 0, "the end");
+        });
+        (&here).write_all(b"hello").unwrap();
+        drop(here);
+        peeking.join().unwrap();
+
+        let (here, there) = UnixDatagram::pair().unwrap();
+        here.send(b"whole").unwrap();
+        let mut buf = [0; 3];
+        assert_eq!((there.peek(&mut buf).unwrap(), &buf), (3, b"who"));
+        assert_eq!((there.recv(&mut buf).unwrap(), &buf), (3, b"who"));
+        there.set_read_timeout(Some(SHORT)).unwrap();
+        assert_eq!(there.peek(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock, "it is gone");
+    });
+}
+
+#[test]
+fn a_stream_knows_the_process_of_its_peer() {
+    let (here, _there) = UnixStream::pair().unwrap();
+    let peer = here.peer_cred().unwrap();
+    assert_eq!(peer.pid, Some(std::process::id()));
+    assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+    assert_eq!(peer.gid, rustix::process::getegid().as_raw());
+}

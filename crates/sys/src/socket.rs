@@ -107,6 +107,30 @@ pub fn peer_process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Returns process, user and group of the peer of a connected Unix socket, as they were when it connected or, on the
+/// accepting side, when it began to listen. The process is 0 if this process's namespace does not contain it.
+///
+/// # Errors
+/// Returns the system's error.
+pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32, u32)> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the value has the size that is said.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &mut size,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((credentials.pid.cast_unsigned(), credentials.uid, credentials.gid))
+}
+
 /// Returns the addresses of all interfaces in this thread's network namespace.
 ///
 /// # Errors

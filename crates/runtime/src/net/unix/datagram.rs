@@ -85,6 +85,14 @@ impl UnixDatagram {
         self.0.run(Interest::Read, |io| io.recv(buf))
     }
 
+    /// Waits for a datagram and leaves it to be received. Returns how many of its bytes are in `buf`.
+    ///
+    /// # Errors
+    /// Returns the system's error, or that of a time limit.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.run(Interest::Read, |io| super::peek(io, buf))
+    }
+
     /// Sends a datagram to the connected peer; waits while its queue is full.
     ///
     /// # Errors

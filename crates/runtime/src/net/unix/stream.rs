@@ -1,6 +1,6 @@
 //! Unix stream sockets.
 
-use super::SocketAddr;
+use super::{SocketAddr, UCred};
 use crate::io::{Polled, impl_descriptor, impl_read, impl_write};
 use crate::net::options::{forward, impl_socket, impl_timeouts};
 use crate::net::retry::retry;
@@ -8,6 +8,7 @@ use crate::poller::Interest;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::net::Shutdown;
+use std::os::fd::AsFd as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net;
 use std::path::Path;
@@ -122,6 +123,24 @@ impl UnixStream {
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let (a, b) = net::UnixStream::pair()?;
         Ok((UnixStream(Polled::adopt(a)?), UnixStream(Polled::adopt(b)?)))
+    }
+
+    /// Waits for data and copies it to `buf`, but leaves it to be read. Returns how many bytes it copied: zero at
+    /// the end.
+    ///
+    /// # Errors
+    /// Returns the system's error, or that of a time limit.
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.run(Interest::Read, |io| super::peek(io, buf))
+    }
+
+    /// Returns who is at the other end.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn peer_cred(&self) -> io::Result<UCred> {
+        let (pid, uid, gid) = heddle_sys::socket::peer_credentials(self.0.io().as_fd())?;
+        Ok(UCred { uid, gid, pid: (pid != 0).then_some(pid) })
     }
 
     /// For waits that are no reads.
