@@ -4,8 +4,9 @@
 //! saturation without overload: no queue grows, no datagram is dropped.
 
 use super::arrivals::Arrival;
-use super::engine::{Clock, Transport};
+use super::engine::Clock;
 use super::mix::Op;
+use super::transport::Transport;
 use heddle_core::{Ns, Rng};
 use std::io;
 

@@ -38,13 +38,14 @@ mod rows;
 mod stream;
 mod tally;
 mod target;
+mod transport;
 mod udp;
 mod validity;
 
 pub use arrivals::{Arrival, Arrivals};
 pub use clock::{Pace, RealClock};
 pub use closed::{Closed, closed_loop};
-pub use engine::{Answer, Clock, Plan, Transport, run};
+pub use engine::{Clock, Plan, run};
 pub use epoll_clock::EpollClock;
 pub use http::Http;
 pub use mix::{Mix, MixError, Op};
@@ -58,6 +59,7 @@ pub use rows::add_rows;
 pub use stream::{Dialect, Streams};
 pub use tally::{LATE, OpTally, Tally};
 pub use target::{TargetError, resolve};
+pub use transport::{Answer, Transport};
 pub use udp::Udp;
 pub use validity::{Counts, Invalid, MOST_LATE, MOST_LOST};
 

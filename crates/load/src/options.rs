@@ -2,7 +2,7 @@
 
 use super::arrivals::{Arrival, Arrivals};
 use super::clock::{Pace, RealClock};
-use super::engine::{self, Clock, Plan, Transport};
+use super::engine::{self, Clock, Plan};
 use super::http::Http;
 use super::mix::{Mix, Op};
 use super::probe;
@@ -10,6 +10,7 @@ use super::request::Shape;
 use super::resp::Resp;
 use super::stream::Streams;
 use super::tally::Tally;
+use super::transport::Transport;
 use super::udp::Udp;
 use heddle_core::Ns;
 use std::io;

@@ -1,8 +1,8 @@
 //! Service times on an unloaded server, measured one request at a time.
 
 use super::arrivals::Arrival;
-use super::engine::{Answer, Transport};
 use super::mix::{Mix, Op};
+use super::transport::{Answer, Transport};
 use heddle_core::{Ns, Rng};
 use std::io;
 use std::time::{Duration, Instant};

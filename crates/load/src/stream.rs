@@ -8,8 +8,8 @@
 //! connections have answers: a check costs one system call, however many connections there are.
 
 use super::arrivals::Arrival;
-use super::engine::{Answer, Transport};
 use super::request::Shape;
+use super::transport::{Answer, Transport};
 use heddle_core::Ns;
 use heddle_sys::epoll::{Epoll, Events};
 use std::collections::VecDeque;

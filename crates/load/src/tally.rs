@@ -1,7 +1,7 @@
 //! The counts of one run.
 
-use super::engine::Answer;
 use super::mix::Op;
+use super::transport::Answer;
 use super::validity::{Counts, Invalid};
 use heddle_core::Ns;
 use heddle_metrics::{Histogram, Slowdown};

@@ -1,9 +1,9 @@
 //! Requests as datagrams.
 
 use super::arrivals::Arrival;
-use super::engine::{Answer, Transport};
 use super::mix::Op;
 use super::request::Shape;
+use super::transport::{Answer, Transport};
 use heddle_proto::udp::{self, Key, RESPONSE_LEN, Request, Response, Status};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::format::SCHEMA;
+
 /// Why results could not be read or a file could not be written. Each message names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,7 +39,7 @@ pub enum Error {
     #[error(
         "{origin} has result schema {found}, but this program reads schema {}; \
          read it with the version of heddle that wrote it, or measure again",
-        crate::SCHEMA
+        SCHEMA
     )]
     Schema {
         /// The file, or the name that the caller gave.

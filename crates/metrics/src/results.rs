@@ -6,14 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::format::{EMBED_CLOSE, EMBED_OPEN, SCHEMA};
 use crate::{Error, Machine, Row, write_atomically};
-
-/// The version of the result format that this crate writes, and the only one it reads.
-pub const SCHEMA: u32 = 1;
-
-/// The markup around the results in an HTML report.
-pub(crate) const EMBED_OPEN: &str = "<script type=\"application/json\" id=\"heddle-results\">";
-pub(crate) const EMBED_CLOSE: &str = "</script>";
 
 /// The measurements of one command, with the command line and the machine.
 ///

@@ -1,10 +1,8 @@
 //! Errors in the choice of a policy, with what would be right.
 
-use crate::registry::{Info, find, names};
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use heddle_core::ParamError;
 
 /// A text that does not choose a policy. It owns its strings, so it can travel to where errors are
 /// printed.
@@ -27,6 +25,8 @@ pub enum PolicyError {
         given: String,
         /// The most similar name, if one is close.
         nearest: Option<&'static str>,
+        /// The names that there are.
+        names: Vec<&'static str>,
     },
     /// The policy exists, but not with these parameters.
     Params {
@@ -39,29 +39,17 @@ pub enum PolicyError {
     },
 }
 
-impl PolicyError {
-    pub(crate) fn unknown(given: &str) -> PolicyError {
-        PolicyError::Unknown { given: given.to_string(), nearest: crate::nearest(given, names()) }
-    }
-
-    pub(crate) fn params(policy: &str, problem: ParamError<'_>) -> PolicyError {
-        let example = find(policy).map(Info::example);
-        PolicyError::Params { policy: policy.to_string(), problem: problem.to_string(), example }
-    }
-}
-
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PolicyError::Unknown { given, nearest } => {
+            PolicyError::Unknown { given, nearest, names } => {
                 write!(f, "no policy `{given}`")?;
                 nearest.map_or(Ok(()), |name| write!(f, ", did you mean `{name}`?"))?;
-                let all: Vec<_> = names().collect();
                 write!(
                     f,
                     "{} there are: {}",
                     if nearest.is_some() { "" } else { ";" },
-                    all.join(", ")
+                    names.join(", ")
                 )
             }
             PolicyError::Params { policy, problem, example } => {
@@ -73,31 +61,3 @@ impl fmt::Display for PolicyError {
 }
 
 impl core::error::Error for PolicyError {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slip_is_recognised_and_another_word_is_not() {
-        for (given, name) in [
-            ("RoundRobin", Some("round-robin")),
-            ("two_queue", Some("two-queue")),
-            ("fifi", Some("fifo")),
-            ("workstealing", Some("work-stealing")),
-            ("lottery", None),
-            ("", None),
-        ] {
-            assert_eq!(crate::nearest(given, names()), name, "{given}");
-        }
-    }
-
-    #[test]
-    fn an_unknown_name_lists_what_exists() {
-        let all = crate::names().collect::<alloc::vec::Vec<_>>().join(", ");
-        let text = |given| PolicyError::unknown(given).to_string();
-        assert_eq!(text("lottery"), alloc::format!("no policy `lottery`; there are: {all}"));
-        let slip = alloc::format!("no policy `ffo`, did you mean `fifo`? there are: {all}");
-        assert_eq!(text("ffo"), slip);
-    }
-}

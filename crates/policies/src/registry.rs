@@ -4,7 +4,7 @@
 //! `key = default (example): meaning`.
 
 use crate::PolicyError;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::fmt::{self, Write};
 use heddle_core::{ParamError, Params, Policy};
 
@@ -85,7 +85,7 @@ pub fn build<P: Policy>(text: &str) -> Result<P, PolicyError> {
     let mut params = parse(text, |name| name == P::NAME)?;
     match params.name() == P::NAME {
         true => finish(&mut params),
-        false => Err(PolicyError::unknown(params.name())),
+        false => Err(unknown(params.name())),
     }
 }
 
@@ -94,17 +94,30 @@ fn parse(text: &str, exists: impl Fn(&str) -> bool) -> Result<Params<'_>, Policy
     Params::parse(text).map_err(|problem| {
         let name = text.split(':').next().unwrap_or(text).trim();
         match exists(name) {
-            true => PolicyError::params(name, problem),
-            false => PolicyError::unknown(name),
+            true => wrong_params(name, problem),
+            false => unknown(name),
         }
     })
 }
 
 fn finish<P: Policy>(params: &mut Params<'_>) -> Result<P, PolicyError> {
-    let fail = |problem: ParamError<'_>| PolicyError::params(P::NAME, problem);
+    let fail = |problem: ParamError<'_>| wrong_params(P::NAME, problem);
     let policy = P::new(params).map_err(fail)?;
     params.finish().map_err(fail)?;
     Ok(policy)
+}
+
+fn unknown(given: &str) -> PolicyError {
+    PolicyError::Unknown {
+        given: given.to_string(),
+        nearest: crate::nearest(given, names()),
+        names: names().collect(),
+    }
+}
+
+fn wrong_params(policy: &str, problem: ParamError<'_>) -> PolicyError {
+    let example = find(policy).map(Info::example);
+    PolicyError::Params { policy: policy.to_string(), problem: problem.to_string(), example }
 }
 
 macro_rules! policies {
@@ -136,7 +149,7 @@ macro_rules! policies {
             $(if params.name() == <$policy as Policy>::NAME {
                 return finish::<$policy>(&mut params).map(|policy| visitor.visit(policy));
             })*
-            Err(PolicyError::unknown(params.name()))
+            Err(unknown(params.name()))
         }
     };
 }
@@ -225,7 +238,8 @@ policies! {
 mod tests {
     use super::*;
     use crate::Fifo;
-    use alloc::string::ToString;
+    use alloc::format;
+    use alloc::vec::Vec;
 
     struct Name;
     impl Visitor for Name {
@@ -266,6 +280,29 @@ mod tests {
     fn an_unknown_name_comes_before_its_parameters() {
         assert!(error("lottery:tickets").starts_with("no policy `lottery`;"));
         assert!(error("").starts_with("no policy ``;"));
+    }
+
+    #[test]
+    fn a_slip_is_recognised_and_another_word_is_not() {
+        for (given, name) in [
+            ("RoundRobin", Some("round-robin")),
+            ("two_queue", Some("two-queue")),
+            ("fifi", Some("fifo")),
+            ("workstealing", Some("work-stealing")),
+            ("lottery", None),
+            ("", None),
+        ] {
+            assert_eq!(crate::nearest(given, names()), name, "{given}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_what_exists() {
+        let all = names().collect::<Vec<_>>().join(", ");
+        let text = |given| unknown(given).to_string();
+        assert_eq!(text("lottery"), format!("no policy `lottery`; there are: {all}"));
+        let slip = format!("no policy `ffo`, did you mean `fifo`? there are: {all}");
+        assert_eq!(text("ffo"), slip);
     }
 
     #[test]

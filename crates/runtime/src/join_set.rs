@@ -1,9 +1,10 @@
 //! A set of tasks whose results are taken as they arrive.
 
+use crate::deadline::deadline_after;
 use crate::spawn::{Builder, JoinHandle};
 use crate::sync::mpsc;
 use crate::sync::waiter::Limit;
-use crate::time::{Elapsed, deadline_after};
+use crate::time::Elapsed;
 use heddle_core::Ns;
 use std::collections::BTreeMap;
 use std::fmt;

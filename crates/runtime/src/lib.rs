@@ -30,8 +30,8 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | independent parts | `alarm`, `code`, `draws`, `idle_hook`, `libc_fn`, `liveness`, `report`, `slots`, `stats`, |
-//! | | `timers`, `held_up`, `watches` |
+//! | independent parts | `alarm`, `code`, `deadline`, `draws`, `held_up`, `idle_hook`, `libc_fn`, `liveness`, |
+//! | | `report`, `slots`, `stats`, `timers`, `watches` |
 //! | a task, and its interface to its scheduler | `task`, `task_local`, `tls`, `pool`, `stack_cache` |
 //! | a worker: its own state (`Worker`), and the part that others may touch (`Remote`) | `worker`, `worker_list` |
 //! | switching contexts | `switch`, `preempt`, `wake`, `trace`, `alloc`, `interpose`, `kernel_thread` |
@@ -62,6 +62,7 @@ mod cancel_join;
 mod code;
 mod config;
 mod core_state;
+mod deadline;
 mod domain;
 mod draws;
 mod engine;

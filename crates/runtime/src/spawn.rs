@@ -273,7 +273,7 @@ impl<T> JoinHandle<T> {
     /// # Panics
     /// If the task joins itself.
     pub fn join_timeout(self, timeout: Duration) -> Result<std::thread::Result<T>, JoinHandle<T>> {
-        self.join_limited(crate::time::deadline_after(timeout))
+        self.join_limited(crate::deadline::deadline_after(timeout))
     }
 
     /// Joins within `limit`, or returns the handle.

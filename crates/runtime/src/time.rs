@@ -11,21 +11,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Returns the time since boot, by the clock that deadlines refer to.
 pub fn now() -> Ns {
     clock::now()
-}
-
-/// Returns the end of a wait of at most `timeout`.
-pub(crate) fn deadline_after(timeout: Duration) -> Option<Ns> {
-    Some(now() + Ns::from(timeout))
-}
-
-/// Returns the end of a wait until `at` at most.
-pub(crate) fn deadline_at(at: Instant) -> Option<Ns> {
-    deadline_after(at.saturating_duration_since(Instant::now()))
 }
 
 /// Sleeps for `time`. In an ordinary thread, the thread sleeps. A sleep that can be ended early is

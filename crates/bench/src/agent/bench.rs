@@ -196,7 +196,7 @@ impl Suite for AgentOptions {
     }
 
     fn report(&self, outcome: &Outcome<Part>, results: &Results) -> Report {
-        report(self, outcome, results)
+        report(self.conditions(), outcome, results)
     }
 }
 

@@ -1,17 +1,21 @@
 //! The bench as an HTML report.
 
-use super::{AgentOptions, Part, scaling};
-use crate::suite::{Outcome, Suite as _};
+use super::{Part, scaling};
+use crate::suite::Outcome;
 use heddle_metrics::{BarChart, LinePlot, Report, Results};
 
 /// Delays, tails, the scaling of a central agent, all tables.
-pub(super) fn report(options: &AgentOptions, outcome: &Outcome<Part>, results: &Results) -> Report {
+pub(super) fn report(
+    conditions: Vec<String>,
+    outcome: &Outcome<Part>,
+    results: &Results,
+) -> Report {
     let head = (
         "Agents",
         "Threads of the kernel, scheduled by agents",
         "Targets above; figures and tables below.",
     );
-    outcome.report(head, |report| figures(results, report), options.conditions(), results)
+    outcome.report(head, |report| figures(results, report), conditions, results)
 }
 
 fn figures(results: &Results, mut report: Report) -> Report {

@@ -1,72 +1,12 @@
-//! The bench: its options and its parts.
+//! The bench: all parts on all systems.
 
-use super::ladder::{self, FEW};
-use super::system::System;
-use super::targets;
-use crate::kv::Cpus;
-use crate::suite::{Outcome, PartResult, Suite, parts};
-use heddle_core::Ns;
+use super::options::ConnectionsOptions;
+use super::part::Part;
+use super::{ladder, targets};
+use crate::suite::{Outcome, PartResult, Suite};
 use heddle_metrics::{Collector, Progress, Report, Results, Row};
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-
-parts! {
-    /// A quantity measured at each level.
-    pub enum Part {
-        /// A thousand new connections, each up to its first answer.
-        Accept = "accept",
-        /// Answers, with requests on a thousand of the connections in turn.
-        Few = "few",
-        /// Answers, with requests on all connections in turn.
-        All = "all",
-    }
-}
-
-/// Options of `heddle bench connections`.
-#[derive(Clone, Debug)]
-pub struct ConnectionsOptions {
-    /// The parts to run.
-    pub parts: Vec<Part>,
-    /// The systems that serve.
-    pub systems: Vec<System>,
-    /// Numbers of live connections, ascending.
-    pub levels: Vec<usize>,
-    /// Rounds.
-    pub rounds: u32,
-    /// Duration of each level.
-    pub duration: Ns,
-    /// CPUs of the server and of this process.
-    pub cpus: Cpus,
-    /// This program, which can run as the server.
-    pub program: PathBuf,
-    /// Whether all parts are short, to try out and not to quote.
-    pub quick: bool,
-}
-
-impl ConnectionsOptions {
-    /// A thousand, ten thousand and a hundred thousand connections; `quick`: a few hundred, once.
-    #[must_use]
-    pub fn new(systems: &[System], cpus: Cpus, quick: bool) -> ConnectionsOptions {
-        ConnectionsOptions {
-            parts: vec![Part::Accept, Part::Few, Part::All],
-            systems: systems.to_vec(),
-            levels: if quick { vec![100, 500] } else { vec![1_000, 10_000, 100_000] },
-            rounds: if quick { 1 } else { 3 },
-            duration: Ns::from_ms(if quick { 100 } else { 2_000 }),
-            cpus,
-            // This running program, even if its file is replaced.
-            program: "/proc/self/exe".into(),
-            quick,
-        }
-    }
-
-    /// Most connections live at the same time.
-    #[must_use]
-    pub fn most(&self) -> usize {
-        self.levels.iter().max().map_or(0, |most| most + FEW)
-    }
-}
 
 impl Suite for ConnectionsOptions {
     type Part = Part;

@@ -1,16 +1,14 @@
 //! One run: a server, and a client that opens more and more connections to it.
 
-use super::bench::{ConnectionsOptions, Part};
 use super::client::Client;
+use super::options::{ConnectionsOptions, FEW};
+use super::part::Part;
 use super::system::System;
 use crate::kv::{ServerProcess, cpu_time};
 use std::io;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-
-/// Connections opened to measure the accept rate, and used if not all have their turn.
-pub(super) const FEW: usize = 1_000;
 
 /// Requests between two clock readings.
 const BATCH: usize = 1_000;

@@ -21,11 +21,14 @@ mod bench;
 mod client;
 mod ladder;
 mod limits;
+mod options;
+mod part;
 mod server;
 mod system;
 mod targets;
 
-pub use bench::{ConnectionsOptions, Part};
 pub use limits::check as check_limits;
+pub use options::ConnectionsOptions;
+pub use part::Part;
 pub use server::serve;
 pub use system::System;

@@ -1,7 +1,7 @@
 //! Rows and targets of a ladder.
 
-use super::bench::Part;
 use super::ladder::Level;
+use super::part::Part;
 use super::system::System;
 use crate::suite::Target;
 use heddle_metrics::{Better, Collector, Results, Row, Run, Table};

@@ -7,7 +7,7 @@ use super::priority::{self, PriorityOptions};
 use super::uniform::{self, UniformOptions};
 use super::{Part, System, Wire, Workload, predicted, report, targets};
 use crate::steer::Dilation;
-use crate::suite::{Outcome, Part as _, PartResult, Suite};
+use crate::suite::{Outcome, Part as _, PartResult, Suite, Target};
 use heddle_core::Ns;
 use heddle_metrics::{Progress, Report, Results, Row};
 use std::io;
@@ -128,6 +128,20 @@ impl EventsOptions {
             .into_iter()
             .for_each(|of| *of = seed);
     }
+
+    /// A part's measured rows against its targets.
+    fn targets(&self, part: Part, rows: &[Row]) -> Vec<Target> {
+        match part {
+            Part::Overhead => targets::overhead(&self.overhead.systems, rows),
+            Part::Pipes => targets::throughput("pipes", &self.pipes.systems, rows),
+            Part::ZippyDb => targets::tails(&self.zippydb, rows),
+            Part::Gis => targets::tails(&self.gis, rows),
+            Part::Uniform => {
+                targets::throughput(self.uniform.workload.name, &self.uniform.systems, rows)
+            }
+            Part::Priority => targets::priority(self.priority.chief.as_ref(), rows),
+        }
+    }
 }
 
 impl Suite for EventsOptions {
@@ -162,7 +176,7 @@ impl Suite for EventsOptions {
         stop: &AtomicBool,
         progress: &mut Progress,
     ) -> io::Result<PartResult> {
-        let mut found = match part {
+        let mut rows = match part {
             Part::Overhead => overhead::run(&self.overhead, stop, progress),
             Part::Pipes => pipes::run(&self.pipes, stop, progress),
             Part::ZippyDb => loaded::run(&self.zippydb, stop, progress),
@@ -170,10 +184,10 @@ impl Suite for EventsOptions {
             Part::Uniform => uniform::run(&self.uniform, stop, progress),
             Part::Priority => priority::run(&self.priority, stop, progress),
         }?;
-        let beside = predicted::about(part, &found.rows, &self.predicted);
-        found.rows.extend(beside);
-        found.tables = targets::tables(part, &found.rows);
-        Ok(found)
+        let targets = self.targets(part, &rows);
+        rows.extend(predicted::about(part, &rows, &self.predicted));
+        let tables = targets::tables(part, &rows);
+        Ok(PartResult { targets, tables, rows, ..PartResult::default() })
     }
 
     /// Conditions that a reader must know before quoting.

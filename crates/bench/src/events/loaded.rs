@@ -4,10 +4,8 @@ use super::client::{Client, connect};
 use super::connection::Served;
 use super::demux::Watched;
 use super::system::System;
-use super::targets;
 use super::worker_threads::WorkerThreads;
 use super::workload::{Demand, Workload};
-use crate::suite::PartResult;
 use heddle_core::Ns;
 use heddle_load::{Arrival, LoadRun, Op, Pace, Plan, RealClock, drive};
 use heddle_metrics::{Better, Collector, Histogram, Progress, Row, Run};
@@ -142,7 +140,7 @@ pub(super) fn run(
     options: &LoadedOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<PartResult> {
+) -> io::Result<Vec<Row>> {
     let mut collect = Collector::new();
     'all: for round in 0..options.rounds {
         for &load in &options.loads {
@@ -164,9 +162,7 @@ pub(super) fn run(
             }
         }
     }
-    let rows: Vec<Row> = collect.into_rows().into_iter().map(directed).collect();
-    let targets = targets::tails(options, &rows);
-    Ok(PartResult { targets, rows, ..PartResult::default() })
+    Ok(collect.into_rows().into_iter().map(directed).collect())
 }
 
 fn measure(

@@ -25,6 +25,7 @@ mod client;
 mod connection;
 mod demux;
 mod loaded;
+mod open;
 mod overhead;
 mod part;
 mod pipes;
@@ -42,8 +43,9 @@ mod worker_threads;
 mod workload;
 
 pub use bench::EventsOptions;
-pub use demux::{Demux, EventWorker, Remainder, Watched, open};
+pub use demux::{Demux, EventWorker, Remainder, Watched};
 pub use loaded::LoadedOptions;
+pub use open::open;
 pub use overhead::OverheadOptions;
 pub use part::Part;
 pub use pipes::PipesOptions;

@@ -1,11 +1,10 @@
 //! The cost of an event: one thread, empty handlers, pipes that are always ready.
 
-use super::demux::{Demux, EventWorker, Remainder, Watched, open};
+use super::demux::{Demux, EventWorker, Remainder, Watched};
+use super::open::open;
 use super::ring::Ring;
 use super::system::System;
-use super::targets;
-use crate::suite::PartResult;
-use heddle_metrics::{Collector, Progress, Run};
+use heddle_metrics::{Collector, Progress, Row, Run};
 use heddle_sys::clock::ticks;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +47,7 @@ pub(super) fn run(
     options: &OverheadOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<PartResult> {
+) -> io::Result<Vec<Row>> {
     progress.step("overhead");
     // A separate thread: it is pinned, and what it creates ends with it.
     let rounds = std::thread::scope(|scope| {
@@ -59,9 +58,7 @@ pub(super) fn run(
     for round in rounds {
         add(&mut collect, options, &round);
     }
-    let rows = collect.into_rows();
-    let targets = targets::overhead(&options.systems, &rows);
-    Ok(PartResult { targets, rows, ..PartResult::default() })
+    Ok(collect.into_rows())
 }
 
 /// The additional cost of a system over one epoll per thread.

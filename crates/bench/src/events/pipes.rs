@@ -4,9 +4,7 @@ use super::demux::Remainder;
 use super::ring::Ring;
 use super::service::Service;
 use super::system::System;
-use super::targets;
 use super::worker_threads::{WorkerThreads, pass};
-use crate::suite::PartResult;
 use heddle_core::Ns;
 use heddle_metrics::{Better, Collector, Progress, Row, Run};
 use std::io;
@@ -63,7 +61,7 @@ pub(super) fn run(
     options: &PipesOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<PartResult> {
+) -> io::Result<Vec<Row>> {
     let mut collect = Collector::new();
     'all: for round in 0..options.rounds {
         for &threads in &options.threads {
@@ -81,9 +79,7 @@ pub(super) fn run(
             }
         }
     }
-    let rows: Vec<Row> = collect.into_rows().into_iter().map(directed).collect();
-    let targets = targets::throughput("pipes", &options.systems, &rows);
-    Ok(PartResult { targets, rows, ..PartResult::default() })
+    Ok(collect.into_rows().into_iter().map(directed).collect())
 }
 
 /// A throughput, and its ratio to one epoll per thread in the same round.

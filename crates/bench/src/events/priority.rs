@@ -6,13 +6,11 @@
 
 use super::loaded::{Sample, Trial};
 use super::system::System;
-use super::targets;
 use super::workload::{Demand, Workload};
 use crate::steer::Dilation;
-use crate::suite::PartResult;
 use heddle_core::Ns;
 use heddle_load::{Arrival, Arrivals, Op};
-use heddle_metrics::{Collector, Progress};
+use heddle_metrics::{Collector, Progress, Row};
 use std::io;
 use std::sync::atomic::AtomicBool;
 
@@ -102,7 +100,7 @@ pub(super) fn run(
     options: &PriorityOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<PartResult> {
+) -> io::Result<Vec<Row>> {
     let mut collect = Collector::new();
     'all: for round in 0..options.rounds {
         let mut samples = Vec::new();
@@ -127,9 +125,7 @@ pub(super) fn run(
             add(&mut collect, name, idle, loaded, without);
         }
     }
-    let rows = collect.into_rows();
-    let targets = targets::priority(options.chief.as_ref(), &rows);
-    Ok(PartResult { targets, rows, ..PartResult::default() })
+    Ok(collect.into_rows())
 }
 
 fn measure(

@@ -5,10 +5,8 @@ use super::connection::Served;
 use super::demux::Watched;
 use super::pipes::{add, directed};
 use super::system::System;
-use super::targets;
 use super::worker_threads::WorkerThreads;
 use super::workload::Workload;
-use crate::suite::PartResult;
 use heddle_core::Ns;
 use heddle_load::{Closed, EpollClock, Op, closed_loop};
 use heddle_metrics::{Collector, Progress, Row};
@@ -55,7 +53,7 @@ pub(super) fn run(
     options: &UniformOptions,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> io::Result<PartResult> {
+) -> io::Result<Vec<Row>> {
     let (mut collect, case) = (Collector::new(), options.workload.name);
     'all: for round in 0..options.rounds {
         let mut base = None;
@@ -68,9 +66,7 @@ pub(super) fn run(
             add(&mut collect, &system.to_string(), case, rate, base);
         }
     }
-    let rows: Vec<Row> = collect.into_rows().into_iter().map(directed).collect();
-    let targets = targets::throughput(case, &options.systems, &rows);
-    Ok(PartResult { targets, rows, ..PartResult::default() })
+    Ok(collect.into_rows().into_iter().map(directed).collect())
 }
 
 /// Answers per second; `None` if `stop` was set.

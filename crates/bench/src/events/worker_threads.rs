@@ -1,6 +1,7 @@
 //! The threads of a server, on any system.
 
-use super::demux::{EventWorker, Remainder, Watched, open};
+use super::demux::{EventWorker, Remainder, Watched};
+use super::open::open;
 use super::system::System;
 use std::io;
 use std::sync::Barrier;

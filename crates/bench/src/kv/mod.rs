@@ -25,6 +25,7 @@ mod scan_length;
 mod scan_time;
 mod summary;
 mod system;
+mod tail;
 mod usage;
 mod verdict;
 pub(crate) mod workdir;

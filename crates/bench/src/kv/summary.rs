@@ -6,7 +6,7 @@
 use super::measured::Measured;
 use super::options::KvOptions;
 use super::system::System;
-use super::verdict::{TAILS, Tail, ratio_row};
+use super::tail::{TAILS, Tail, ratio_row};
 use heddle_metrics::{BarChart, Cell, Mark, Results, Row, Table, human};
 
 /// What the three are made from. Other systems are compared with `reference`, the two-queue policy.

@@ -1,10 +1,11 @@
 //! From samples to rows, and to what they show.
 
-use super::measured::{Measured, Sample, ratio as ratio_of};
+use super::measured::{Measured, Sample, ratio};
 use super::options::KvOptions;
 use super::summary::Summary;
 use super::system::System;
-use heddle_load::{Op, add_rows};
+use super::tail::{TAILS, ratio_row};
+use heddle_load::add_rows;
 use heddle_metrics::{BarChart, Better, Collector, Results, Row, Run, Table};
 
 /// The results of a comparison.
@@ -59,22 +60,6 @@ fn add_sample(collect: &mut Collector, options: &KvOptions, sample: &Sample) {
     }
 }
 
-/// A percentile of GETs by which systems are compared.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tail {
-    /// Its metric.
-    pub(super) metric: &'static str,
-    percent: f64,
-    /// The metric of a system's over that of two-queue.
-    ratio: &'static str,
-}
-
-/// What systems are compared by: the first, unless the machine's own outliers dominate it.
-pub(super) const TAILS: [Tail; 2] = [
-    Tail { metric: "p99.9", percent: 99.9, ratio: "p999_ratio" },
-    Tail { metric: "p99", percent: 99.0, ratio: "p99_ratio" },
-];
-
 /// Each system's GETs over those of two-queue in the same round, at half of saturation.
 fn ratios(options: &KvOptions, measured: &Measured) -> Vec<Row> {
     let Some(reference) = options.systems.iter().position(System::is_two_queue) else {
@@ -84,37 +69,6 @@ fn ratios(options: &KvOptions, measured: &Measured) -> Vec<Row> {
     let pairs = others.flat_map(|system| TAILS.map(|tail| (tail, (system, reference))));
     let half = options.half();
     pairs.filter_map(|(tail, pair)| ratio_row(options, measured, tail, pair, half)).collect()
-}
-
-/// The ratio of `system` to `reference` at a load, taken within each round.
-pub(super) fn ratio_row(
-    options: &KvOptions,
-    measured: &Measured,
-    tail: Tail,
-    (system, reference): (usize, usize),
-    load: usize,
-) -> Option<Row> {
-    let at = |system, round| {
-        let wanted = |s: &&Sample| s.load == load && s.system == system && s.round == round;
-        measured.samples.iter().find(wanted)
-    };
-    let runs: Vec<Run> = (0..options.rounds)
-        .filter_map(|round| Some(ratio(tail, at(system, round)?, at(reference, round)?)))
-        .collect();
-    let name = options.systems[system].to_string();
-    let rate = measured.samples.iter().find(|s| s.load == load)?.run.rate;
-    let note = format!("times the GET {} of two-queue", tail.metric);
-    let row = Row::from_runs(&name, "get", tail.ratio, "x", &runs).with_load(rate);
-    Some(row.with_better(Better::Lower).with_note(&note))
-}
-
-fn ratio(tail: Tail, sample: &Sample, reference: &Sample) -> Run {
-    let time = |s: &Sample| s.run.tally.op(Op::Get).latency.percentile(tail.percent).0 as f64;
-    let value = time(sample) / time(reference);
-    match sample.run.invalid().or(reference.run.invalid()) {
-        Some(why) => Run::invalid(value, why),
-        None => Run::ok(value),
-    }
 }
 
 /// SCANs alone: how many a second, and relative to the same runtime without preemption.
@@ -156,7 +110,7 @@ fn calibration_rows(measured: &Measured) -> Vec<Row> {
     ];
     if let Some(get) = measured.get_service {
         rows.push(row("get_service", "ns", get.0 as f64));
-        rows.push(row("scan_ratio", "x", ratio_of(c.scan_service, get)));
+        rows.push(row("scan_ratio", "x", ratio(c.scan_service, get)));
     }
     if let Some(quiet) = measured.machine_p999() {
         rows.push(row("get_alone_p99.9", "ns", quiet.0 as f64).with_note(QUIET));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::kv::{Calibrated, Cpus, ScanRate, ScanTime, StoreKind, System};
 use heddle_core::Ns;
-use heddle_load::{Answer, LoadRun, Tally};
+use heddle_load::{Answer, LoadRun, Op, Tally};
 
 fn options() -> KvOptions {
     KvOptions {

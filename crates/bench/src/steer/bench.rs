@@ -157,7 +157,7 @@ impl Suite for SteerOptions {
     }
 
     fn report(&self, outcome: &Outcome<Part>, results: &Results) -> Report {
-        report(self, outcome, results)
+        report(&self.mixes.cases, self.conditions(), outcome, results)
     }
 }
 

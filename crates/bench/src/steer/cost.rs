@@ -12,7 +12,7 @@ use heddle_metrics::{Cell, Collector, Mark, Progress, Row, Run, Table, human};
 use heddle_steer::hook::observe::Observed;
 use heddle_steer::policy::{shipped_names, shipped_source};
 
-use super::server::bind;
+use super::sockets::bind;
 use super::source::Workers;
 use super::{Group, Sockets, wire};
 use heddle_load::Op;

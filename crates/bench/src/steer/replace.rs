@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use heddle_metrics::{Better, Cell, Collector, Progress, Row, Run, Table, human};
 use heddle_steer::hook::observe::Observed;
 
-use super::server::bind;
+use super::sockets::bind;
 use super::source::{Handle, Workers};
 use super::{Group, Sockets, wire};
 use heddle_load::Op;

@@ -2,28 +2,28 @@
 
 use heddle_metrics::{Axis, BarChart, LinePlot, Point, Report, Results, Row, Series};
 
+use super::Part;
 use super::mixes::Case;
-use super::{Part, SteerOptions};
-use crate::suite::{Outcome, Suite as _};
+use crate::suite::Outcome;
 
 /// Latency against load, decisions, all tables.
-pub(super) fn report(options: &SteerOptions, outcome: &Outcome<Part>, results: &Results) -> Report {
+pub(super) fn report(
+    cases: &[Case],
+    conditions: Vec<String>,
+    outcome: &Outcome<Part>,
+    results: &Results,
+) -> Report {
     let head = (
         "Steering",
         "Six executors under the papers' mixes",
         "Latency against load, in dilated time.",
     );
-    let figures = |report| figures(options, outcome, results, report);
-    outcome.report(head, figures, options.conditions(), results)
+    let figures = |report| figures(cases, outcome, results, report);
+    outcome.report(head, figures, conditions, results)
 }
 
-fn figures(
-    options: &SteerOptions,
-    outcome: &Outcome<Part>,
-    results: &Results,
-    report: Report,
-) -> Report {
-    let cases = options.mixes.cases.iter().filter(|case| !case.has_users());
+fn figures(cases: &[Case], outcome: &Outcome<Part>, results: &Results, report: Report) -> Report {
+    let cases = cases.iter().filter(|case| !case.has_users());
     let plots = cases.map(|case| plot(*case, &outcome.rows));
     let curves = plots.filter(|plot| plot.series.iter().any(|series| series.points.len() > 1));
     let report = curves.fold(report, Report::plot);

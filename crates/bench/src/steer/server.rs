@@ -1,7 +1,7 @@
 //! The time-dilated server: six threads, one socket each, and a service that sleeps.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -9,45 +9,12 @@ use std::time::Instant;
 
 use heddle_bpf::MapView;
 use heddle_core::Ns;
-use socket2::{Domain, Socket, Type};
 
-use super::dilation::{Dilation, EXECUTORS};
+use super::dilation::Dilation;
+use super::sockets::Sockets;
 use super::source::{Handle, Workers};
 use super::wire;
 use heddle_load::Op;
-
-/// The sockets that threads receive on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sockets {
-    /// One per thread, in one reuseport group.
-    Own,
-    /// One for all: late binding, first come first served.
-    Shared,
-    /// One per class, short requests first; this many threads at most serve the last class at once.
-    Classes(u32),
-}
-
-/// Binds sockets with the kernel's default receive buffers.
-///
-/// # Errors
-/// System errors.
-pub fn bind(sockets: Sockets) -> io::Result<Vec<UdpSocket>> {
-    let count = match sockets {
-        Sockets::Own => EXECUTORS,
-        Sockets::Shared => 1,
-        Sockets::Classes(_) => 2,
-    };
-    let mut bound: Vec<UdpSocket> = Vec::new();
-    for _ in 0..count {
-        let at =
-            bound.first().map_or(Ok((Ipv4Addr::LOCALHOST, 0).into()), UdpSocket::local_addr)?;
-        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-        socket.set_reuse_port(true)?;
-        socket.bind(&at.into())?;
-        bound.push(socket.into());
-    }
-    Ok(bound)
-}
 
 /// State shared by the threads.
 struct Shared {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use heddle_steer::late::ClassSockets;
 
 use super::dilation::EXECUTORS;
-use super::server::Sockets;
+use super::sockets::Sockets;
 use super::wire;
 
 /// Interval at which a waiting thread checks whether it should end.
@@ -56,7 +56,7 @@ pub struct Workers {
 pub type Handle = dyn Fn(usize, &[u8], SocketAddr, &UdpSocket) + Send + Sync;
 
 impl Workers {
-    /// Starts a thread for each executor on `sockets` from [`super::server::bind`].
+    /// Starts a thread for each executor on `sockets` from [`super::sockets::bind`].
     ///
     /// # Errors
     /// System errors.

@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub use chart::{Axis, Bar, BarChart, LinePlot, Panel, Point, Series};
 
-use crate::results::{EMBED_CLOSE, EMBED_OPEN};
+use crate::format::{EMBED_CLOSE, EMBED_OPEN};
 use crate::{Error, Results, Table, write_atomically};
 use html::{element, escape, escape_json};
 use palette::Palette;

@@ -2,7 +2,7 @@
 
 use super::waiter::Limit;
 use super::{MutexGuard, WaitQueue};
-use crate::time::deadline_after;
+use crate::deadline::deadline_after;
 use lock_api::RawMutex as _;
 use std::time::Duration;
 

@@ -17,7 +17,7 @@
 
 use super::channel::Channel;
 use super::select::{SelectSend, receive_from_channel};
-use crate::time::{deadline_after, deadline_at};
+use crate::deadline::{deadline_after, deadline_at};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

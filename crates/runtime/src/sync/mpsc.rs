@@ -15,7 +15,7 @@
 
 use super::channel::Channel;
 use super::select::{SelectSend, receive_from_channel};
-use crate::time::deadline_after;
+use crate::deadline::deadline_after;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::WaitQueue;
 use super::waiter::Limit;
-use crate::time::{deadline_after, deadline_at};
+use crate::deadline::{deadline_after, deadline_at};
 use heddle_sync::LockWord;
 use lock_api::{GuardSend, RawMutex as _};
 use std::time::{Duration, Instant};

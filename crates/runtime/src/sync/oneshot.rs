@@ -10,7 +10,7 @@
 
 use super::channel::Channel;
 use super::select::receive_from_channel;
-use crate::time::deadline_after;
+use crate::deadline::deadline_after;
 use std::fmt;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::WaitQueue;
 use super::waiter::Limit;
-use crate::time::{deadline_after, deadline_at};
+use crate::deadline::{deadline_after, deadline_at};
 use heddle_sync::RwWord;
 use lock_api::{GuardSend, RawRwLock as _};
 use std::time::{Duration, Instant};

@@ -22,7 +22,6 @@ pub use shipped::{SHIPPED, Shipped};
 pub use steer::Steer;
 
 use crate::costs::{Costs, Dispatcher, Preemption};
-use crate::error::SimError;
 use crate::machine::Machine;
 use crate::workload::{Arrivals, Mix};
 use heddle_core::Ns;
@@ -165,7 +164,7 @@ impl Scenario {
     }
 
     /// Refuses contradictions, with an error that names the key.
-    pub(crate) fn check(&self) -> Result<(), SimError> {
-        Ok(Draft::of(self.clone()).finish().map(|_| ())?)
+    pub(crate) fn check(&self) -> Result<(), ScenarioError> {
+        Draft::of(self.clone()).finish().map(|_| ())
     }
 }

@@ -1,7 +1,7 @@
 //! A program and its antagonists in one enclave: threads of another process that want every CPU.
 
 use super::hog::{HogReport, hog};
-use super::load::Window;
+use super::window::Window;
 use heddle_core::Ns;
 use heddle_sys::clock;
 use rustix::process::nice;

@@ -1,6 +1,6 @@
 //! Threads that want a CPU all the time, and record when they did not have it.
 
-use super::load::Window;
+use super::window::Window;
 use heddle_core::Ns;
 use heddle_sys::clock;
 use serde::{Deserialize, Serialize};

@@ -2,6 +2,7 @@
 
 use super::hog::{HogReport, hog};
 use super::periodic::{PeriodicReport, PeriodicSpec, periodic};
+use super::window::Window;
 use heddle_core::Ns;
 use heddle_sys::scheduling::{self, Scheduling};
 use heddle_sys::{clock, thread as kernel};
@@ -32,15 +33,6 @@ pub struct LoadSpec {
     pub warmup_ns: u64,
     /// Duration that counts, ns.
     pub duration_ns: u64,
-}
-
-/// The time that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Its start, by the system's monotonic clock.
-    pub begin: Ns,
-    /// Its end.
-    pub end: Ns,
 }
 
 /// The report of a load.

@@ -5,15 +5,17 @@ mod hog;
 mod load;
 mod periodic;
 mod sleeper;
+mod window;
 
 use serde::Serialize;
 use std::io::{self, Write as _};
 
 pub use antagonists::{AntagonistSpec, run_with_antagonists};
 pub use hog::{Gap, HogReport};
-pub use load::{LoadReport, LoadSpec, Window, run};
+pub use load::{LoadReport, LoadSpec, run};
 pub use periodic::{PeriodicReport, PeriodicSpec};
 pub use sleeper::{SleeperSpec, sleeper};
+pub use window::Window;
 
 /// The child that calls [`run`]: a load described in JSON, whose report is one line of JSON.
 pub const LOAD: &str = "load";

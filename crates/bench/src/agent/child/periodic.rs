@@ -1,6 +1,6 @@
 //! A thread with a little work at fixed times.
 
-use super::load::Window;
+use super::window::Window;
 use heddle_core::Ns;
 use heddle_metrics::Histogram;
 use heddle_sys::clock;

@@ -9,7 +9,7 @@ use heddle_steer::hook::observe::Observed;
 use heddle_steer::tokens::{EPOCH, Refill, Refiller, Shares, USERS};
 
 use super::options::{Case, MixOptions, Point};
-use crate::steer::server::bind;
+use crate::steer::sockets::bind;
 use crate::steer::{EXECUTORS, FLOWS, Flows, Group, Server, Sockets, System};
 use heddle_load::{Arrivals, LoadRun, Mix, Op, Plan, drive};
 

@@ -11,7 +11,7 @@ use heddle_steer::hook::observe::Observed;
 use super::{OutsideOptions, Subject, compare};
 use crate::kv::ServerProcess;
 use crate::steer::mixes::Case;
-use crate::steer::server::bind;
+use crate::steer::sockets::bind;
 use crate::steer::{Dilation, FLOWS, Flows, Group, Server, Sockets};
 use heddle_load::{Arrivals, LoadRun, Op, Plan, drive};
 

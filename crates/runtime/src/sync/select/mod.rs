@@ -18,7 +18,7 @@ pub use arms::{SelectRecv, SelectSend};
 pub use selection::Selection;
 pub(crate) use selection::{Claim, Claimed, Selectors};
 
-use crate::time::now;
+use crate::deadline::deadline_after;
 use heddle_core::{Ns, Rng};
 use heddle_sys::clock;
 use std::time::Duration;
@@ -48,9 +48,9 @@ pub fn select(arms: &mut [&mut dyn Arm], wait: Wait) {
     let deadline = match wait {
         Wait::Forever => None,
         Wait::Never => Some(Ns::ZERO),
-        Wait::For(time) => crate::time::deadline_after(time),
+        Wait::For(time) => deadline_after(time),
     };
-    while !attempt_any(arms) && deadline.is_none_or(|at| now() < at) {
+    while !attempt_any(arms) && deadline.is_none_or(|at| clock::now() < at) {
         let done = match wait_for_any(arms, deadline) {
             Some(Claim::Notified(arm)) => arms[arm].attempt(),
             Some(Claim::Committed(arm)) => arms[arm].commit(),

@@ -1,0 +1,41 @@
+//! The sockets that server threads receive on.
+
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+
+use socket2::{Domain, Socket, Type};
+
+use super::dilation::EXECUTORS;
+
+/// The sockets that threads receive on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sockets {
+    /// One per thread, in one reuseport group.
+    Own,
+    /// One for all: late binding, first come first served.
+    Shared,
+    /// One per class, short requests first; this many threads at most serve the last class at once.
+    Classes(u32),
+}
+
+/// Binds sockets with the kernel's default receive buffers.
+///
+/// # Errors
+/// System errors.
+pub fn bind(sockets: Sockets) -> io::Result<Vec<UdpSocket>> {
+    let count = match sockets {
+        Sockets::Own => EXECUTORS,
+        Sockets::Shared => 1,
+        Sockets::Classes(_) => 2,
+    };
+    let mut bound: Vec<UdpSocket> = Vec::new();
+    for _ in 0..count {
+        let at =
+            bound.first().map_or(Ok((Ipv4Addr::LOCALHOST, 0).into()), UdpSocket::local_addr)?;
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&at.into())?;
+        bound.push(socket.into());
+    }
+    Ok(bound)
+}
