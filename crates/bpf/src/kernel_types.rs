@@ -1,25 +1,26 @@
-//! The kernel's own types, from its BTF: where a member lies, and the numbers of functions.
+//! The kernel's types, from its BTF: the offsets of members, and the ids of functions.
 
 use std::io;
 
 use libbpf_rs::btf::types::{Composite, Func};
 use libbpf_rs::btf::{Btf, BtfType};
 
-/// What the running kernel says about its types.
+/// The types of the running kernel.
 pub struct KernelTypes {
     btf: Btf<'static>,
 }
 
 impl KernelTypes {
-    /// Reads them, in some ten milliseconds. Fails on kernels built without `CONFIG_DEBUG_INFO_BTF`.
+    /// Reads the types, in about ten milliseconds. Fails on kernels built without `CONFIG_DEBUG_INFO_BTF`.
     pub fn read() -> io::Result<Self> {
-        let btf = Btf::from_vmlinux()
-            .map_err(|error| io::Error::other(format!("the kernel's types (BTF): {error}")))?;
+        let btf = Btf::from_vmlinux().map_err(|error| {
+            io::Error::other(format!("cannot read the kernel's types (BTF): {error}"))
+        })?;
         Ok(Self { btf })
     }
 
-    /// The offset in bytes of a member of a structure, through nested ones: `("sock", "sk_receive_queue.qlen")`.
-    /// Members of unions and structures without a name are found too.
+    /// Returns the byte offset of a member of a structure, also a nested member: `("sock", "sk_receive_queue.qlen")`.
+    /// Members of anonymous unions and structures are found too.
     pub fn offset(&self, structure: &str, path: &str) -> io::Result<u32> {
         let missing = || io::Error::other(format!("this kernel has no `{structure}.{path}`"));
         let mut at: Composite<'_> = self.btf.type_by_name(structure).ok_or_else(missing)?;
@@ -60,7 +61,7 @@ impl KernelTypes {
         None
     }
 
-    /// The number of a kernel function among its types.
+    /// Returns the BTF id of a kernel function.
     pub fn function(&self, name: &str) -> io::Result<u32> {
         let found: Option<Func<'_>> = self.btf.type_by_name(name);
         let missing = || io::Error::other(format!("this kernel has no function `{name}`"));

@@ -1,4 +1,4 @@
-//! Links: what holds a program to its place. When the last descriptor and pin of a link goes, the program comes off.
+//! Links: they keep programs attached. When the last descriptor and pin of a link are gone, its program is detached.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,7 +9,7 @@ use libbpf_rs::libbpf_sys as sys;
 
 use super::{Program, check, open_pinned, own, pin};
 
-/// A program in its place.
+/// An attached program.
 #[derive(Debug)]
 pub struct Link {
     fd: OwnedFd,
@@ -17,13 +17,13 @@ pub struct Link {
 
 impl Link {
     /// Attaches a program to an interface of the calling thread's network namespace: in the driver (`native`) or
-    /// in the stack behind it. `EBUSY` if the interface has a program already, `EOPNOTSUPP` if its driver cannot.
+    /// in the stack behind it. `EBUSY` if the interface already has a program, `EOPNOTSUPP` if its driver runs none.
     pub fn xdp(program: &Program, interface: u32, native: bool) -> io::Result<Self> {
         let mode = if native { sys::XDP_FLAGS_DRV_MODE } else { sys::XDP_FLAGS_SKB_MODE };
         Self::xdp_with(program, interface, mode)
     }
 
-    /// The same on the card itself. `EINVAL` or `EOPNOTSUPP` where no card takes programs.
+    /// Like [`Link::xdp`], on the card itself. `EINVAL` or `EOPNOTSUPP` if the card does not run programs.
     pub fn xdp_offloaded(program: &Program, interface: u32) -> io::Result<Self> {
         Self::xdp_with(program, interface, sys::XDP_FLAGS_HW_MODE)
     }
@@ -40,12 +40,12 @@ impl Link {
             .map(|fd| Self { fd })
     }
 
-    /// Keeps a link that libbpf made and will close.
+    /// Duplicates a link that libbpf made and will close.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
         fd.try_clone_to_owned().map(|fd| Self { fd })
     }
 
-    /// The index of the interface that the program is on; 0 if the interface is gone, or the program was taken off.
+    /// Returns the index of the program's interface; 0 if the interface is gone, or the program was detached.
     pub fn interface(&self) -> io::Result<u32> {
         let mut info = sys::bpf_link_info::default();
         let mut size = u32::try_from(size_of_val(&info)).unwrap_or(u32::MAX);
@@ -53,13 +53,13 @@ impl Link {
         // SAFETY: `info` is valid for `size` bytes of writing.
         check(unsafe { sys::bpf_link_get_info_by_fd(fd, &raw mut info, &raw mut size) })?;
         if info.type_ != sys::BPF_LINK_TYPE_XDP {
-            return Err(io::Error::other("a link that is of no interface"));
+            return Err(io::Error::other("the link is not attached to an interface"));
         }
-        // SAFETY: the kernel has just said that this member of the union is the one.
+        // SAFETY: the kernel has just reported the type whose member this is.
         Ok(unsafe { info.__bindgen_anon_1.xdp.ifindex })
     }
 
-    /// Takes the program off now, even if others hold the link.
+    /// Detaches the program now, even if others hold the link.
     pub fn detach(&self) -> io::Result<()> {
         // SAFETY: takes a descriptor only.
         check(unsafe { sys::bpf_link_detach(self.fd.as_raw_fd()) }).map(drop)
@@ -70,12 +70,12 @@ impl Link {
         open_pinned(path).map(|fd| Self { fd })
     }
 
-    /// Keeps the link in a BPF file system.
+    /// Pins the link in a BPF file system.
     pub fn pin(&self, path: &Path) -> io::Result<()> {
         pin(&self.fd, path)
     }
 
-    /// Puts another program in its place, without a moment between.
+    /// Replaces the program atomically.
     pub fn update(&self, program: &Program) -> io::Result<()> {
         // SAFETY: takes descriptors only; a null pointer asks for the defaults.
         let result = unsafe {
@@ -91,16 +91,16 @@ impl AsFd for Link {
     }
 }
 
-/// Runs an iterator over the open files of the calling thread (`bpf_iter_task_file`); what it printed. Other threads
-/// may have other files, strangers' among them: the iterator keeps each open while it looks at it, and could be the
-/// last to.
+/// Runs an iterator over the open files of the calling thread (`bpf_iter_task_file`) and returns its output. Other
+/// threads are left out, because they may have other files, also from other processes: the iterator keeps each file
+/// open while it visits it, and could be the last to close it.
 pub fn iterate_files(program: &Program) -> io::Result<Vec<u8>> {
-    let mut which = sys::bpf_iter_link_info::default();
-    which.task.tid = heddle_sys::thread::id();
+    let mut target = sys::bpf_iter_link_info::default();
+    target.task.tid = heddle_sys::thread::id();
     let opts = sys::bpf_link_create_opts {
         sz: size_of::<sys::bpf_link_create_opts>() as _,
-        iter_info: &raw mut which,
-        iter_info_len: u32::try_from(size_of_val(&which)).unwrap_or(u32::MAX),
+        iter_info: &raw mut target,
+        iter_info_len: u32::try_from(size_of_val(&target)).unwrap_or(u32::MAX),
         ..Default::default()
     };
     // SAFETY: `opts` and what it points to outlive the call, with their sizes.
@@ -109,7 +109,7 @@ pub fn iterate_files(program: &Program) -> io::Result<Vec<u8>> {
     })?;
     // SAFETY: takes a descriptor only.
     let iterator = own(unsafe { sys::bpf_iter_create(link.as_raw_fd()) })?;
-    let mut printed = Vec::new();
-    File::from(iterator).read_to_end(&mut printed)?;
-    Ok(printed)
+    let mut output = Vec::new();
+    File::from(iterator).read_to_end(&mut output)?;
+    Ok(output)
 }

@@ -1,4 +1,4 @@
-//! Maps: what programs and their users share.
+//! Maps: memory shared by programs and user space.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,16 +10,16 @@ use libbpf_rs::libbpf_sys as sys;
 use super::{c_name, check, open_pinned, own, pin, possible_cpus};
 use heddle_sys::isolated::run_in_child;
 
-/// The kinds of maps that Heddle makes.
+/// The kinds of maps that Heddle uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapKind {
     /// Values by index, which user space may map into its memory ([`super::MapView`]).
     Array,
-    /// The same, not mappable and one copy for each CPU.
+    /// The same, with a copy for each CPU, and not mappable.
     PerCpuArray,
     /// Values by key.
     Hash,
-    /// Programs to jump to.
+    /// Programs for tail calls.
     Programs,
     /// Sockets of a reuseport group.
     ReuseportSockets,
@@ -29,11 +29,11 @@ pub enum MapKind {
     XdpSockets,
     /// Sockets that streams are redirected to.
     Sockets,
-    /// The same by key.
+    /// Sockets that streams are redirected to, by key.
     SocketHash,
     /// Records that programs write and [`super::Ring`] reads; `entries` are bytes, a power of two.
     RingBuffer,
-    /// Values by kernel thread, which end with it.
+    /// Values by kernel thread, freed when it ends.
     TaskStorage,
     /// Maps by index.
     ArrayOfMaps,
@@ -64,20 +64,20 @@ impl MapKind {
     }
 }
 
-/// What a map is made from, and what the kernel says it is.
+/// The description of a map, for creating it or as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapSpec {
-    /// At most 15 bytes are kept.
+    /// Its name; the kernel keeps at most 15 bytes.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: MapKind,
     /// Bytes of a key.
     pub key_size: u32,
     /// Bytes of a value.
     pub value_size: u32,
-    /// How many it can hold.
+    /// Maximum number of entries.
     pub entries: u32,
-    /// Whether programs may only read it; with [`Map::freeze`] its values are constants to the verifier.
+    /// Whether programs may only read it; after [`Map::freeze`], the verifier treats its values as constants.
     pub read_only: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Makes a map. Arrays that programs may write are mappable.
+    /// Creates a map. Arrays are mappable.
     pub fn create(spec: &MapSpec) -> io::Result<Self> {
         let mut flags = 0;
         if spec.kind == MapKind::Array {
@@ -112,12 +112,11 @@ impl Map {
         Ok(Self { fd, spec: spec.clone() })
     }
 
-    /// The map behind a descriptor, after asking the kernel what it is.
+    /// Returns the map behind a descriptor, with the kernel's description of it.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         let info = info(fd.as_fd())?;
-        let kind = MapKind::from_number(info.type_).ok_or_else(|| {
-            io::Error::other(format!("a map of kind {} that Heddle does not know", info.type_))
-        })?;
+        let kind = MapKind::from_number(info.type_)
+            .ok_or_else(|| io::Error::other(format!("unknown kind of map: {}", info.type_)))?;
         let name = info
             .name
             .iter()
@@ -129,13 +128,13 @@ impl Map {
         Ok(Self { fd, spec: MapSpec { name, kind, key_size, value_size, entries, read_only } })
     }
 
-    /// The kernel's number for it.
+    /// Returns the kernel's id of the map.
     pub fn id(&self) -> io::Result<u32> {
         info(self.fd.as_fd()).map(|info| info.id)
     }
 
-    /// The map of the kernel's number `id`, which is also what an [`MapKind::ArrayOfMaps`] tells of its values. Needs
-    /// `CAP_SYS_ADMIN`.
+    /// Opens the map with the kernel's id `id`; looking up a value of an [`MapKind::ArrayOfMaps`] returns such an id.
+    /// Needs `CAP_SYS_ADMIN`.
     pub fn by_id(id: u32) -> io::Result<Self> {
         // SAFETY: takes a number only.
         Self::from_fd(own(unsafe { sys::bpf_map_get_fd_by_id(id) })?)
@@ -146,29 +145,29 @@ impl Map {
         Self::from_fd(open_pinned(path)?)
     }
 
-    /// Keeps the map in a BPF file system.
+    /// Pins the map in a BPF file system.
     pub fn pin(&self, path: &Path) -> io::Result<()> {
         pin(&self.fd, path)
     }
 
-    /// What it is.
+    /// Returns the map's description.
     #[must_use]
     pub fn spec(&self) -> &MapSpec {
         &self.spec
     }
 
-    /// Another descriptor of the same map.
+    /// Returns another descriptor of the same map.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { fd: self.fd.try_clone()?, spec: self.spec.clone() })
     }
 
-    /// Bytes that the system call reads or writes for a value. A guess would have the kernel write beyond a buffer,
-    /// so that the number of CPUs cannot be read (no descriptor left, say) is an error.
+    /// Returns how many bytes the system call reads or writes for a value. Fails if the number of CPUs cannot be read
+    /// (out of descriptors, for instance): with a guess, the kernel might write beyond a buffer.
     fn value_bytes(&self) -> io::Result<usize> {
         let size = self.spec.value_size as usize;
         Ok(match self.spec.kind {
             MapKind::PerCpuArray => size.next_multiple_of(8) * possible_cpus()? as usize,
-            // The kernel takes a descriptor and gives a cookie.
+            // Sockets too: an update takes a descriptor, a lookup returns a cookie.
             _ => size,
         })
     }
@@ -185,8 +184,8 @@ impl Map {
         ))
     }
 
-    /// The value of `key`; `None` if there is none. For a per-CPU map the values of all possible CPUs, one after
-    /// another.
+    /// Returns the value of `key`; `None` if there is none. For a per-CPU map, this is the values of all possible CPUs
+    /// in sequence.
     pub fn lookup(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         self.check_key(key)?;
         let mut value = vec![0; self.value_bytes()?];
@@ -210,7 +209,7 @@ impl Map {
         self.store(key, value, sys::BPF_ANY)
     }
 
-    /// Sets the value of `key`, which must have none: false if it has one.
+    /// Sets the value of `key` if it has none. Returns false if it has one.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> io::Result<bool> {
         match self.store(key, value, sys::BPF_NOEXIST) {
             Ok(()) => Ok(true),
@@ -239,7 +238,7 @@ impl Map {
         check(result).map(drop)
     }
 
-    /// Puts a descriptor (of a socket, of a program, of a map) at `index`. Maps of reuseport sockets have values of
+    /// Stores a descriptor (of a socket, a program or a map) at `index`. In maps of reuseport sockets, values have
     /// eight bytes.
     pub fn put_fd(&self, index: u32, fd: BorrowedFd<'_>) -> io::Result<()> {
         let mut value = vec![0; self.spec.value_size as usize];
@@ -247,23 +246,23 @@ impl Map {
         self.update(&index.to_ne_bytes(), &value)
     }
 
-    /// Puts sockets, which strangers may keep locked, at their indices of a [`MapKind::Sockets`], where there must be
-    /// none. What became of each is in the result: `EEXIST` if there is one, and the kernel's other errors.
+    /// Inserts sockets, which other processes may keep locked, at their indices of a [`MapKind::Sockets`]. Returns the
+    /// result for each: `EEXIST` if the index is in use, or the kernel's other errors.
     ///
-    /// That takes the sockets' locks, and is done by [`run_in_child`], for `user`: by one child for all of them, so
-    /// that locks which are let go one after another do not add up.
+    /// Inserting takes the sockets' locks, so [`run_in_child`] does it, for `user`. One child inserts all of them: the
+    /// time limit is for all together, even if their locks are released one after another.
     ///
     /// # Errors
-    /// Those of [`run_in_child`]. Some may be there then, and a child that was left behind may still put the one
-    /// there that it waits for.
+    /// Those of [`run_in_child`]. Some sockets may have been inserted by then, and a child that was left behind may
+    /// still insert the socket that it waits for.
     pub fn insert_sockets(
         &self,
         user: u32,
         sockets: &[(u32, BorrowedFd<'_>)],
     ) -> io::Result<Vec<io::Result<()>>> {
-        /// Bytes of the number of an error, 0 for none.
+        /// Bytes of an error number; the number is 0 for success.
         const NUMBER: usize = size_of::<i32>();
-        // In the child nothing may be wrong that takes a text to say.
+        // Checked here: in the child, an error with a text would allocate.
         self.check_key(&[0; 4])?;
         let fds: Vec<_> =
             std::iter::once(self.fd.as_fd()).chain(sockets.iter().map(|(_, fd)| *fd)).collect();
@@ -285,7 +284,7 @@ impl Map {
         Ok(errors.chunks_exact(NUMBER).map(result).collect())
     }
 
-    /// Removes `key`; whether it was there.
+    /// Removes `key`. Returns whether it was there.
     pub fn remove(&self, key: &[u8]) -> io::Result<bool> {
         self.check_key(key)?;
         // SAFETY: `key` has the map's key size.
@@ -297,7 +296,7 @@ impl Map {
         }
     }
 
-    /// All keys. What is added or removed meanwhile may be missed or seen; linear in the size of the map.
+    /// Returns all keys, in time linear in the size of the map. Keys added or removed meanwhile may or may not appear.
     pub fn keys(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         while keys.len() < self.spec.entries as usize {
@@ -320,7 +319,7 @@ impl Map {
         Ok(keys)
     }
 
-    /// No system call may change it from now on.
+    /// Makes the map read-only for system calls.
     pub fn freeze(&self) -> io::Result<()> {
         // SAFETY: takes a descriptor only.
         check(unsafe { sys::bpf_map_freeze(self.fd.as_raw_fd()) }).map(drop)
@@ -360,10 +359,10 @@ mod tests {
         let (name, kind) = ("hd_test".into(), MapKind::Sockets);
         let spec = MapSpec { name, kind, key_size: 4, value_size: 8, entries: 8, read_only: false };
         let map = Map::create(&spec);
-        map.inspect_err(|error| eprintln!("SKIPPED: no map of sockets here: {error}")).ok()
+        map.inspect_err(|error| eprintln!("SKIPPED: cannot create a map of sockets: {error}")).ok()
     }
 
-    /// All that a user's sockets are locked for is one child's time.
+    /// However many of a user's sockets are locked, this takes the time of one child.
     #[test]
     fn sockets_are_put_into_a_map_by_one_child_even_if_they_are_locked() {
         let Some(map) = sockets_map() else { return };
@@ -382,11 +381,11 @@ mod tests {
         assert!(is_there(0) && is_there(1) && is_there(2) && !is_there(3));
         assert_eq!(children_made() - before, 1);
         let Ok(_locked) = Locked::new(sockets[0].try_clone().unwrap().into()) else {
-            eprintln!("SKIPPED: needs userfaultfd, which is root's");
+            eprintln!("SKIPPED: needs userfaultfd, which needs root");
             return;
         };
         assert_eq!(at([4, 5, 6, 7]).unwrap_err().kind(), io::ErrorKind::TimedOut);
-        // Who waits for the first puts no other.
+        // The child that waits for the first inserts no other.
         assert!(!(4..8).any(is_there));
         assert_eq!(children_made() - before, 2);
     }

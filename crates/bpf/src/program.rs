@@ -1,4 +1,4 @@
-//! Programs: instructions that the kernel has verified.
+//! Programs: instructions verified by the kernel.
 
 use std::fmt;
 use std::io;
@@ -16,20 +16,20 @@ pub enum ProgramKind {
     SkReuseport,
     /// Runs on a packet as it arrives at an interface.
     Xdp,
-    /// Runs on the card behind the interface of the number.
+    /// Runs on the card of the interface with this index.
     XdpOffloaded(u32),
     /// Finds where a message of a stream ends.
     StreamParser,
     /// Decides where a message of a stream goes.
     StreamVerdict,
-    /// Walks over kernel objects; the number is that of the iterator's function among the kernel's types.
+    /// Iterates over kernel objects; the number is the BTF id of the iterator's function.
     Iterator(u32),
-    /// Runs when user space asks for it ([`Program::run`]).
+    /// Runs on request from user space ([`Program::run`]).
     SystemCall,
 }
 
 impl ProgramKind {
-    /// Type, expected attach type, BTF id.
+    /// Returns the type, the expected attach type and the BTF id.
     fn numbers(self) -> (u32, u32, u32) {
         match self {
             Self::SkReuseport => (sys::BPF_PROG_TYPE_SK_REUSEPORT, sys::BPF_SK_REUSEPORT_SELECT, 0),
@@ -42,23 +42,23 @@ impl ProgramKind {
     }
 }
 
-/// What a program is made from.
+/// What a program is loaded from.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramSpec<'a> {
-    /// At most 15 bytes are kept.
+    /// Its name; the kernel keeps at most 15 bytes.
     pub name: &'a str,
     /// Where it runs.
     pub kind: ProgramKind,
-    /// Its instructions as the kernel wants them: 8 bytes each, maps as descriptors.
+    /// Its instructions in the kernel's form: 8 bytes each, maps as descriptors.
     pub instructions: &'a [u64],
 }
 
-/// Why the kernel did not take a program, with what its verifier said.
+/// Why the kernel refused a program, with the verifier's log.
 #[derive(Debug)]
 pub struct LoadError {
-    /// `EACCES` and `EINVAL` are the verifier's, `EPERM` a lack of privilege, `E2BIG` too many instructions.
+    /// `EACCES` and `EINVAL` come from the verifier; `EPERM` is a lack of privilege, `E2BIG` too many instructions.
     pub error: io::Error,
-    /// The verifier's log; empty if it was not reached.
+    /// The verifier's log; empty if verification did not start.
     pub log: String,
 }
 
@@ -66,14 +66,14 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.error.raw_os_error() == Some(libc::E2BIG) {
             return f.write_str(
-                "the kernel refused the program: it is too complex to verify (a loop with too many turns or branches; \
-                 the limit is a million instructions on all paths together)",
+                "the kernel refused the program: it is too complex to verify (a loop with too many iterations or \
+                 branches; the limit is a million instructions over all paths)",
             );
         }
         write!(f, "the kernel refused the program: {}", self.error)?;
-        let said =
+        let reason =
             self.log.lines().rev().find(|line| !line.is_empty() && !line.starts_with("processed "));
-        said.map_or(Ok(()), |line| write!(f, " ({line})"))
+        reason.map_or(Ok(()), |line| write!(f, " ({line})"))
     }
 }
 
@@ -83,22 +83,22 @@ impl std::error::Error for LoadError {
     }
 }
 
-/// What the kernel says about a program.
+/// What the kernel reports about a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramInfo {
-    /// The kernel's number for it.
+    /// The kernel's id of the program.
     pub id: u32,
-    /// Its name, cut to 15 bytes.
+    /// Its name, truncated to 15 bytes.
     pub name: String,
     /// Instructions after verification.
     pub instructions: u32,
-    /// How many instructions the verifier looked at, counted each time; 0 before kernel 5.16.
+    /// Number of instructions that the verifier processed, repetitions included; 0 before kernel 5.16.
     pub verified: u32,
     /// Bytes of machine code.
     pub machine_bytes: u32,
-    /// How often it ran while run time was counted ([`count_run_time`]).
+    /// Number of runs while run time was counted ([`count_run_time`]).
     pub runs: u64,
-    /// For how long, nanoseconds, all runs together.
+    /// Total time of these runs in nanoseconds.
     pub run_time: u64,
 }
 
@@ -108,28 +108,28 @@ pub struct Program {
     fd: OwnedFd,
 }
 
-/// The size of the log of a refused program. Its end says why; a kernel since 6.4 keeps the end of a longer one, one
-/// before keeps the beginning, and is asked again with more room, up to the most that there is.
+/// The size of a refused program's log, whose end states the reason. Kernels since 6.4 keep the end of a longer log;
+/// older ones keep the beginning, so the program is loaded again with a larger buffer, up to the maximum.
 const LOG_BYTES: usize = 1 << 20;
-const MOST_LOG_BYTES: usize = 64 << 20;
+const MAX_LOG_BYTES: usize = 64 << 20;
 
-/// What the verifier tells: each step; or its complaint and what it counted.
+/// Levels of the verifier's log: each step; or only the error and statistics.
 const STEPS: u32 = 1;
 const STATS: u32 = 4;
 
 impl Program {
-    /// Has the kernel verify and load a program.
+    /// Loads a program, which the kernel verifies.
     pub fn load(spec: &ProgramSpec<'_>) -> Result<Self, LoadError> {
-        // The log costs time, so only a refused program is verified a second time, with one.
+        // The log costs time, so only a refused program is verified again with one.
         Self::try_load(spec, 0, &mut []).or_else(|error| {
             Self::load_with_log(spec, &error).map_err(|log| LoadError { error, log })
         })
     }
 
-    /// Loads again what was refused for `why`; the log, if it is refused again. That a log was cut off is an error
-    /// too, and hides the verifier's own.
+    /// Reloads a program that was refused for `why`, with a log. Returns the log if the program is refused again. A
+    /// truncated log is an error too, and hides the verifier's own.
     fn load_with_log(spec: &ProgramSpec<'_>, why: &io::Error) -> Result<Self, String> {
-        // Of too long a program every step would be told, a million of them, and none of them is wrong.
+        // The log of a program that is too long would have a million steps, none of them wrong.
         let level = if why.raw_os_error() == Some(libc::E2BIG) { STATS } else { STEPS };
         let mut log = vec![0; LOG_BYTES];
         loop {
@@ -138,10 +138,10 @@ impl Program {
                 Err(error) => error,
             };
             let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
-            let said = String::from_utf8_lossy(&log[..end]);
-            let cut = error.raw_os_error() == Some(libc::ENOSPC) && is_beginning(&said);
-            if !cut || log.len() >= MOST_LOG_BYTES {
-                return Err(said.into_owned());
+            let text = String::from_utf8_lossy(&log[..end]);
+            let truncated = error.raw_os_error() == Some(libc::ENOSPC) && has_first_lines(&text);
+            if !truncated || log.len() >= MAX_LOG_BYTES {
+                return Err(text.into_owned());
             }
             log = vec![0; log.len() * 8];
         }
@@ -155,8 +155,8 @@ impl Program {
             attach_btf_id: btf_id,
             ..Default::default()
         };
-        // Packets that are longer than a page come in pieces, and an interface that may have some takes only programs
-        // that know.
+        // Packets longer than a page arrive in fragments, and an interface that may receive them accepts only programs
+        // that declare support.
         if spec.kind == ProgramKind::Xdp {
             opts.prog_flags = sys::BPF_F_XDP_HAS_FRAGS;
         }
@@ -181,13 +181,13 @@ impl Program {
         .map(|fd| Self { fd })
     }
 
-    /// Takes over the descriptor of a program.
+    /// Takes ownership of a program's descriptor.
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
         Self { fd }
     }
 
-    /// The loaded program of the kernel's number `id`. Needs `CAP_SYS_ADMIN`.
+    /// Opens the loaded program with the kernel's id `id`. Needs `CAP_SYS_ADMIN`.
     pub fn by_id(id: u32) -> io::Result<Self> {
         // SAFETY: takes a number only.
         own(unsafe { sys::bpf_prog_get_fd_by_id(id) }).map(Self::from_fd)
@@ -198,12 +198,12 @@ impl Program {
         open_pinned(path).map(Self::from_fd)
     }
 
-    /// Keeps the program in a BPF file system.
+    /// Pins the program in a BPF file system.
     pub fn pin(&self, path: &Path) -> io::Result<()> {
         pin(&self.fd, path)
     }
 
-    /// What the kernel says about it.
+    /// Returns what the kernel reports about the program.
     pub fn info(&self) -> io::Result<ProgramInfo> {
         let mut info = sys::bpf_prog_info::default();
         let mut size = u32::try_from(size_of_val(&info)).unwrap_or(u32::MAX);
@@ -227,14 +227,14 @@ impl Program {
         })
     }
 
-    /// Lets the program choose among the sockets of `socket`'s reuseport group, in place of any before it. That takes
-    /// the socket's lock: for sockets of strangers there is [`heddle_sys::isolated`].
+    /// Makes the program choose among the sockets of `socket`'s reuseport group, and replaces any previous one. Takes
+    /// the socket's lock: for sockets of other processes, use [`heddle_sys::isolated`].
     pub fn attach_reuseport(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         set_option(socket, libc::SO_ATTACH_REUSEPORT_EBPF, self.fd.as_raw_fd())
     }
 
-    /// Gives the choice among the sockets of `socket`'s reuseport group back to the kernel. `ENOENT` if it had it. It
-    /// takes the socket's lock, as above.
+    /// Returns the choice among the sockets of `socket`'s reuseport group to the kernel. `ENOENT` if the group has no
+    /// program. Takes the socket's lock, as above.
     pub fn detach_reuseport(socket: BorrowedFd<'_>) -> io::Result<()> {
         /// Missing in the `libc` crate for this target.
         const SO_DETACH_REUSEPORT_BPF: i32 = 68;
@@ -249,13 +249,14 @@ impl Program {
             .map(drop)
     }
 
-    /// Runs a [`ProgramKind::SystemCall`] program; what it returned. It reads and writes `context`, of up to 64 KiB.
+    /// Runs a [`ProgramKind::SystemCall`] program and returns its result. It reads and writes `context`, of up to 64
+    /// KiB.
     ///
     /// # Errors
-    /// The kernel's: `EINVAL` for other programs, or where the program reads beyond `context`.
+    /// The kernel's: `EINVAL` for other kinds of programs, or if the program reads beyond `context`.
     pub fn run(&self, context: &mut [u64]) -> io::Result<u32> {
         let bytes = u32::try_from(size_of_val(context)).map_err(io::Error::other)?;
-        // What it wrote comes back in `ctx_in`; a size of `ctx_out` is refused.
+        // The kernel writes the result into `ctx_in`, and refuses a size for `ctx_out`.
         let mut opts = sys::bpf_test_run_opts {
             sz: size_of::<sys::bpf_test_run_opts>() as _,
             ctx_in: context.as_mut_ptr().cast(),
@@ -268,7 +269,7 @@ impl Program {
         Ok(opts.retval)
     }
 
-    /// Runs the program on a packet that is made up, `repeat` times.
+    /// Runs the program `repeat` times on a test packet.
     pub fn test_run(&self, packet: &[u8], repeat: u32) -> io::Result<TestRun> {
         let mut out = vec![0; packet.len() + 256];
         let mut opts = sys::bpf_test_run_opts {
@@ -286,17 +287,17 @@ impl Program {
     }
 }
 
-/// Whether a log has its first lines.
-fn is_beginning(log: &str) -> bool {
+/// Returns whether a log includes its first lines.
+fn has_first_lines(log: &str) -> bool {
     log.starts_with("func#0") || log.starts_with("0: ")
 }
 
-/// What a test run did.
+/// The result of a test run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestRun {
-    /// What the program returned.
+    /// The program's return value.
     pub verdict: u32,
-    /// The mean time of a run, nanoseconds.
+    /// The mean time of a run in nanoseconds.
     pub nanoseconds: u32,
 }
 
@@ -312,8 +313,8 @@ impl From<Program> for OwnedFd {
     }
 }
 
-/// Makes the kernel count runs and run time of all programs for as long as the result lives. It costs every program
-/// of the machine two readings of the clock a run.
+/// Makes the kernel count the runs and run time of all programs while the result lives. Every run of every program on
+/// the machine then reads the clock twice.
 pub fn count_run_time() -> io::Result<OwnedFd> {
     // SAFETY: takes a number only.
     own(unsafe { sys::bpf_enable_stats(sys::BPF_STATS_RUN_TIME) })

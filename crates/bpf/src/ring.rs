@@ -1,19 +1,18 @@
-//! Ring buffers of BPF, read in this process's own memory: a look at an empty ring costs nanoseconds and no system
-//! call.
+//! BPF ring buffers, mapped into this process: checking an empty ring costs nanoseconds and no system call.
 //!
-//! The kernel's side (`kernel/bpf/ringbuf.c`) reserves a record by moving the producer's position, with the record's
-//! header marked busy, and clears that mark with release order when the record is complete. This side reads the
-//! producer's position and the header with acquire order, copies the record, and moves the consumer's position past it.
+//! The kernel's side (`kernel/bpf/ringbuf.c`) reserves a record by advancing the producer's position, with the record's
+//! header marked busy, and clears the mark with release order once the record is complete. This side reads the
+//! producer's position and the header with acquire order, copies the record, and advances the consumer's position.
 //!
 //! - **I1** Any number of threads may read at once, and each record goes to one of them: the consumer's position is
-//!   moved by compare-and-swap after the copy, so a copy that the kernel may have written over meanwhile belongs to
-//!   one who loses that exchange, and is thrown away. Positions are 64 bits and never come again.
-//! - **I2** Records are copied by atomic loads, so that even such a losing copy is no data race.
-//! - **I3** A reader that has taken the last record and then finds the ring empty is woken by the next one: the
-//!   kernel completes a record and then reads the consumer's position, this side moves that position and then looks
-//!   for a record, each with a full barrier between, so one of them sees the other.
-//! - **I4** A reader's position that another process has written costs records, and nothing more: reading goes on
-//!   with what comes next.
+//!   advanced by compare-and-swap after the copy. A reader whose copy the kernel may have overwritten meanwhile loses
+//!   that exchange and discards the copy. Positions have 64 bits and never repeat.
+//! - **I2** Records are copied by atomic loads, so even a copy that is discarded is not a data race.
+//! - **I3** A reader that has taken the last record and then finds the ring empty is woken by the next record: the
+//!   kernel completes a record and then reads the consumer's position; this side advances that position and then looks
+//!   for a record. Both have a full barrier in between, so one of them sees the other's write.
+//! - **I4** If another process writes the consumer's position, records are lost, and nothing worse: reading continues
+//!   with the records that follow.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -41,58 +40,57 @@ impl Ring {
     /// Maps `map`, which must be a [`MapKind::RingBuffer`].
     ///
     /// # Errors
-    /// It is something else, or the kernel's: `EPERM` where the descriptor may not write.
+    /// Fails for other kinds of maps; else the kernel's errors: `EPERM` if the descriptor is not writable.
     pub fn new(map: Map) -> io::Result<Ring> {
         if map.spec().kind != MapKind::RingBuffer {
-            let text = format!("map `{}` is no ring buffer", map.spec().name);
+            let text = format!("map `{}` is not a ring buffer", map.spec().name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let records = Records::new(map.as_fd(), map.spec().entries as usize)?;
         Ok(Ring { map, records })
     }
 
-    /// Whether there is nothing to read, not even a record that is being written.
+    /// Returns whether there is nothing to read, not even a record that is being written.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Bytes that were written and not read, headers included.
+    /// Returns the number of bytes written and not read, headers included.
     #[must_use]
     pub fn backlog(&self) -> u64 {
         self.records.backlog()
     }
 
-    /// Takes the oldest record, as words of eight bytes: as many as it has and `N` at most, zero from there on. `None`
-    /// where there is none, or the oldest is not complete yet.
+    /// Takes the oldest record, as words of eight bytes: truncated to `N` words, or padded with zeros. `None` if there
+    /// is no record, or if the oldest is not complete yet.
     #[inline]
     pub fn next<const N: usize>(&self) -> Option<[u64; N]> {
         self.records.next()
     }
 
-    /// The map that it reads.
+    /// Returns the map that this reads.
     #[must_use]
     pub fn map(&self) -> &Map {
         &self.map
     }
 }
 
-/// The descriptor is readable while the ring is not empty, but a sleeper is only woken by records that were sent with
-/// a wakeup.
+/// The descriptor is readable while the ring is not empty, but only records sent with a wakeup wake a sleeping reader.
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
 }
 
-/// The memory of a ring buffer, whatever it is the memory of: fuzzing reads a file of its own.
+/// The memory of a ring buffer, from any file: fuzzing maps its own.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Records {
     /// The consumer's position, in a page that this side writes.
     consumer: Mapping,
-    /// The producer's position in the first page, then the data, twice in a row, so that no record wraps.
+    /// The producer's position in the first page, then the data, mapped twice in a row so that no record wraps.
     producer: Mapping,
     size: usize,
 }
@@ -133,15 +131,15 @@ impl Records {
                 return None;
             }
             if end.wrapping_sub(at) > self.size as u64 || !at.is_multiple_of(8) {
-                // Any process that shares the map can write any position, and no reader has left this one: the kernel
-                // writes only what fits. Reading goes on with what comes next. (Where the exchange fails, another
-                // reader has moved it since.)
+                // The kernel writes only what fits, so no reader left this position: a process that shares the map
+                // wrote it. Continue with the records that follow. (If the exchange fails, another reader has advanced
+                // the position since.)
                 let _ = self.consumer.word(0).compare_exchange(at, end, SeqCst, Relaxed);
                 continue;
             }
             let offset = page_size() + at as usize % self.size;
             let header = self.producer.half(offset).load(Acquire);
-            // A reader that was overtaken may see anything here; its exchange will fail, but it must not wait forever.
+            // A reader that was overtaken may see anything here. Its exchange will fail, but it must not loop forever.
             if header & BUSY != 0 {
                 if self.consumer.word(0).load(Acquire) == at {
                     return None;
@@ -173,18 +171,18 @@ impl Records {
 }
 
 fn page_size() -> usize {
-    // Heddle's targets have pages of 4 KiB; `Mapping::new` fails where that is not so.
+    // Heddle's targets have pages of 4 KiB; with another size, `Mapping::new` fails.
     heddle_sys::memory::PAGE
 }
 
-/// Some of the map's memory.
+/// A part of the map's memory.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: shared memory that only atomics touch, unmapped when the one owner is dropped.
+// SAFETY: shared memory that only atomics access, unmapped when its only owner is dropped.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -203,19 +201,19 @@ impl Mapping {
         Ok(Mapping { base, length })
     }
 
-    /// The 8 bytes at `offset`, which is a multiple of eight: positions and records are.
+    /// Returns the 8 bytes at `offset`, a multiple of eight, as for positions and records.
     #[inline]
     fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8) && offset + 8 <= self.length, "outside of the ring");
-        // SAFETY: inside the mapping and aligned, as just checked; it lives as long as `self`. The kernel's stores
-        // are what atomics are for, and a mapping that is only readable is only loaded from.
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.length, "outside the ring");
+        // SAFETY: inside the mapping and aligned, as just checked; it lives as long as `self`. The access is atomic,
+        // as are the kernel's, and a read-only mapping is only read.
         unsafe { self.base.add(offset).cast().as_ref() }
     }
 
-    /// The 4 bytes at `offset`, likewise.
+    /// Returns the 4 bytes at `offset`, a multiple of four.
     #[inline]
     fn half(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4) && offset + 4 <= self.length, "outside of the ring");
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.length, "outside the ring");
         // SAFETY: as in `word`.
         unsafe { self.base.add(offset).cast().as_ref() }
     }
@@ -223,7 +221,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the very mapping that `new` made; no reference into it outlives `self`.
+        // SAFETY: the mapping that `new` made; no reference into it outlives `self`.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

@@ -1,4 +1,4 @@
-//! An array map in this process's own memory: reading and writing it takes nanoseconds and no system call.
+//! An array map mapped into this process: reading and writing it takes nanoseconds and no system call.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,30 +9,30 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::{Map, MapKind};
 
-/// The values of an array map, mapped. Every access is atomic, for programs in the kernel and other processes use the
-/// same memory at the same time.
+/// The mapped values of an array map. Every access is atomic, because programs in the kernel and other processes use
+/// the same memory concurrently.
 #[derive(Debug)]
 pub struct MapView {
     base: NonNull<u8>,
-    /// Bytes that were mapped.
+    /// Bytes mapped.
     length: usize,
     /// Bytes from one value to the next.
     stride: usize,
     entries: usize,
 }
 
-// SAFETY: the mapping is shared memory that only atomics touch, and it is unmapped when the one owner is dropped.
+// SAFETY: the mapping is shared memory that only atomics access, and it is unmapped when its only owner is dropped.
 unsafe impl Send for MapView {}
 // SAFETY: as above.
 unsafe impl Sync for MapView {}
 
 impl MapView {
-    /// Maps all of `map`, which must be an [`MapKind::Array`] whose descriptor may write.
+    /// Maps all of `map`, which must be an [`MapKind::Array`] with a writable descriptor.
     pub fn new(map: &Map) -> io::Result<Self> {
         let spec = map.spec();
         if spec.kind != MapKind::Array {
             return Err(io::Error::other(format!(
-                "map `{}` is no array and cannot be mapped",
+                "map `{}` is not an array, so it cannot be mapped",
                 spec.name
             )));
         }
@@ -40,7 +40,7 @@ impl MapView {
         Self::over(map.as_fd(), size, entries, spec.read_only)
     }
 
-    /// Maps `entries` values of `size` bytes, whatever they are the memory of: fuzzing reads a file of its own.
+    /// Maps `entries` values of `size` bytes from any memory: fuzzing maps its own file.
     #[doc(hidden)]
     pub fn over(
         memory: BorrowedFd<'_>,
@@ -61,19 +61,19 @@ impl MapView {
         Ok(Self { base, length, stride, entries })
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries
     }
 
-    /// Whether there is none.
+    /// Returns whether the map has no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// The `word`th 8 bytes of value `index`.
+    /// Returns the `word`th 8 bytes of value `index`.
     ///
     /// # Panics
     /// If there is no such value, or no such word in it.
@@ -85,10 +85,10 @@ impl MapView {
         unsafe { self.base.add(self.offset(index, word * 8, 8)).cast().as_ref() }
     }
 
-    /// The `half`th 4 bytes of value `index`.
+    /// Returns the `half`th 4 bytes of value `index`.
     ///
     /// # Panics
-    /// If there is no such value, or no such half word in it.
+    /// If there is no such value, or no such half in it.
     #[must_use]
     #[inline]
     pub fn half(&self, index: usize, half: usize) -> &AtomicU32 {
@@ -98,14 +98,14 @@ impl MapView {
 
     #[inline]
     fn offset(&self, index: usize, within: usize, size: usize) -> usize {
-        assert!(index < self.entries && within + size <= self.stride, "outside of the map");
+        assert!(index < self.entries && within + size <= self.stride, "outside the map");
         index * self.stride + within
     }
 }
 
 impl Drop for MapView {
     fn drop(&mut self) {
-        // SAFETY: the very mapping that `new` made; no reference into it outlives `self`.
+        // SAFETY: the mapping that `over` made; no reference into it outlives `self`.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

@@ -1,4 +1,4 @@
-//! What there is at XDP on an interface, and what its driver can.
+//! The XDP programs on an interface, and the features of its driver.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use libbpf_rs::libbpf_sys as sys;
 
 use super::check;
 
-/// The programs on an interface, by the kernel's numbers, and the abilities of its driver.
+/// The ids of the XDP programs on an interface, and the features of its driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpPrograms {
     /// In the driver.
@@ -15,22 +15,22 @@ pub struct XdpPrograms {
     pub generic: Option<u32>,
     /// On the card.
     pub offloaded: Option<u32>,
-    /// What the driver says that it can (`NETDEV_XDP_ACT_...`); 0 if it says nothing, or the kernel is older than 6.3.
+    /// The features that the driver reports (`NETDEV_XDP_ACT_...`); 0 if it reports none, or before kernel 6.3.
     pub features: u64,
 }
 
 impl XdpPrograms {
-    /// The driver runs programs.
+    /// The driver can run programs.
     pub const NATIVE: u64 = 1;
     /// Its programs can redirect packets.
     pub const REDIRECT: u64 = 1 << 1;
-    /// AF_XDP sockets without copies.
+    /// The driver supports AF_XDP sockets without copies.
     pub const ZERO_COPY: u64 = 1 << 3;
-    /// The card runs programs.
+    /// The card can run programs.
     pub const OFFLOAD: u64 = 1 << 4;
 }
 
-/// What there is on an interface of the calling thread's network namespace.
+/// Returns the programs on an interface of the calling thread's network namespace.
 ///
 /// # Errors
 /// `ENODEV` if there is no such interface.

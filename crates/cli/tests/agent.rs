@@ -221,7 +221,11 @@ fn a_unit_joins_with_processes_that_start_later() {
     bench.is_clean();
     let missing = bench.run(&words(&with(&["--unit", "no-such-unit"])), &[]);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(text(&missing).contains("no unit no-such-unit.service runs"), "{}", text(&missing));
+    assert!(
+        text(&missing).contains("no unit no-such-unit.service is running"),
+        "{}",
+        text(&missing)
+    );
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Parameters as people write them: `two-queue:quantum=100us,long=1ms`.
+//! Parameters in text form: `two-queue:quantum=100us,long=1ms`.
 
 use crate::Ns;
 use core::fmt;
 
-/// The parameters of one choice. Every getter names a parameter that exists; [`Params::finish`] then
-/// refuses parameters that were not asked for, so the list in its error is always complete.
+/// The name and parameters of a chosen policy. Each getter declares a parameter that exists. [`Params::finish`] refuses
+/// parameters that no getter has read, so the list in its error is always complete.
 ///
 /// ```
 /// use heddle_core::{Ns, Params};
@@ -26,33 +26,33 @@ pub struct Params<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ParamNames([Option<&'static str>; Params::MOST]);
 
-/// What is wrong with a choice, and what would be right.
+/// What is wrong with parameters, and what is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamError<'a> {
     /// A part is not of the form `key=value`.
     Syntax(&'a str),
     /// More than [`Params::MOST`] parameters.
     TooMany,
-    /// The same parameter twice.
+    /// The same parameter is given twice.
     Twice(&'a str),
-    /// A parameter that does not exist, and those that do.
+    /// A parameter that does not exist, and the names of those that do.
     Unknown(&'a str, ParamNames),
     /// A value that the parameter cannot take.
     Value {
         /// The parameter.
         key: &'static str,
-        /// What was given.
+        /// The value given.
         given: &'a str,
-        /// What is allowed, to be read after "is not".
+        /// What is allowed; completes "is not".
         allowed: &'static str,
     },
 }
 
 impl<'a> Params<'a> {
-    /// The most parameters that a choice can have.
+    /// The maximum number of parameters.
     pub const MOST: usize = 8;
 
-    /// Reads `name` or `name:key=value,key=value`.
+    /// Parses `name` or `name:key=value,key=value`.
     ///
     /// # Errors
     /// [`ParamError::Syntax`], [`ParamError::TooMany`] or [`ParamError::Twice`].
@@ -71,22 +71,22 @@ impl<'a> Params<'a> {
         Ok(Params { name: name.trim(), given, known: ParamNames::default() })
     }
 
-    /// What stands before the colon.
+    /// Returns the name before the colon.
     pub fn name(&self) -> &'a str {
         self.name
     }
 
-    /// The value of `key` as it was written.
+    /// Returns the value of `key` as written.
     ///
     /// # Panics
-    /// If one policy asks for more than [`Params::MOST`] parameters.
+    /// If a policy reads more than [`Params::MOST`] parameters.
     pub fn text(&mut self, key: &'static str) -> Option<&'a str> {
         let free = self.known.0.iter_mut().find(|k| k.is_none_or(|k| k == key));
         *free.expect("a policy has at most 8 parameters") = Some(key);
         self.given.iter().flatten().find(|&&(k, _)| k == key).map(|&(_, v)| v)
     }
 
-    /// A time above zero.
+    /// Returns a time above zero.
     ///
     /// # Errors
     /// [`ParamError::Value`].
@@ -97,7 +97,7 @@ impl<'a> Params<'a> {
         parsed.ok_or(ParamError::Value { key, given, allowed })
     }
 
-    /// A time above zero, or `none`.
+    /// Returns a time above zero; `None` if the value is `none`.
     ///
     /// # Errors
     /// [`ParamError::Value`].
@@ -119,7 +119,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// A whole number of at least one.
+    /// Returns a whole number of at least one.
     ///
     /// # Errors
     /// [`ParamError::Value`].
@@ -130,7 +130,7 @@ impl<'a> Params<'a> {
         parsed.ok_or(ParamError::Value { key, given, allowed })
     }
 
-    /// Refuses parameters that no getter has read; call it after the getters.
+    /// Refuses parameters that no getter has read. Call it after the getters.
     ///
     /// # Errors
     /// [`ParamError::Unknown`].
@@ -180,7 +180,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn a_bare_name_takes_every_default() {
+    fn a_name_alone_means_all_defaults() {
         let mut p = Params::parse("fifo").unwrap();
         assert_eq!((p.name(), p.count("n", 3)), ("fifo", Ok(3)));
         assert_eq!(p.ns_or_none("quantum", None), Ok(None));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_says_what_would_be_right() {
+    fn each_error_says_what_is_allowed() {
         let error = |text: &'static str| {
             let mut p = Params::parse(text).map_err(|e| e.to_string())?;
             p.ns_or_none("quantum", None).map_err(|e| e.to_string())?;
@@ -213,7 +213,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_gives_an_answer(text in ".{0,80}") {
+        fn no_text_causes_a_panic(text in ".{0,80}") {
             if let Ok(mut p) = Params::parse(&text) {
                 let _ = (p.ns("a", Ns(1)), p.count("b", 1), p.finish());
             }

@@ -18,7 +18,7 @@ pub enum Model {
 pub enum Enqueue {
     /// It was just created.
     New,
-    /// It gave up the CPU but could run on.
+    /// It yielded the CPU but is still runnable.
     Yield,
     /// It was preempted.
     Preempted,
@@ -37,7 +37,7 @@ pub enum Resched {
     Now,
     /// Let it run; ask again once it has run this much longer, which is not zero.
     After(Ns),
-    /// Let it run until it gives up the CPU by itself.
+    /// Let it run until it gives up the CPU itself.
     Never,
 }
 
@@ -46,17 +46,17 @@ pub enum Resched {
 pub enum Balance {
     /// Take a task from the queue of this CPU.
     From(CpuId),
-    /// Ask again after this long, which is not zero, unless something happens before: a waiting task may not be taken
+    /// Ask again after this long, which is not zero, or earlier if something happens: a waiting task may not be taken
     /// yet.
     Later(Ns),
-    /// Rest until something happens.
+    /// Stay idle until something happens.
     Nowhere,
 }
 
 /// What best-effort tasks, those of any class but [`crate::Class::LC`], get compared with LC tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BestEffort {
-    /// The same: the policy makes no difference.
+    /// The same: the policy does not distinguish them.
     Alike,
     /// This weight, relative to an LC task's 1024 (nice 0 in Linux): 1 to 1024.
     Weight(u32),
@@ -156,9 +156,9 @@ impl Rng {
     }
 }
 
-/// Everything that a policy may read while it decides.
+/// Everything that a policy may read to decide.
 pub struct Cx<'a, T> {
-    /// The CPU for which the hook asks.
+    /// The CPU for which the hook calls.
     pub cpu: CpuId,
     /// The slot table, as [`crate::TaskList`] expects it.
     pub tasks: &'a [TaskSlot<T>],
@@ -249,16 +249,16 @@ pub trait Dispatch {
 /// - No allocation, no locks, no system calls, no clock but [`Cx::now`] (I3, I4). Work per call should not
 ///   grow with the number of tasks.
 /// - The hook serialises all calls for one queue; `&self` is shared by all CPUs and holds configuration.
-/// - What [`dequeue`](Policy::dequeue) and [`steal`](Policy::steal) return is a proposal. Where the hook
-///   cannot run the task, it says so by `enqueue(.., CommitFailed)`.
-/// - Every enqueued task is proposed sooner or later, exactly once per enqueue.
+/// - What [`dequeue`](Policy::dequeue) and [`steal`](Policy::steal) return is a proposal. If the hook cannot run the
+///   task, it returns it by `enqueue(.., CommitFailed)`.
+/// - Every enqueued task is eventually proposed, exactly once per enqueue.
 pub trait Policy: Sized + Send + Sync + 'static {
     /// Per-task state; all fields are [`crate::Var`] or similar.
     type Task: Default + Send + Sync + 'static;
     /// Per-queue state: one for each CPU, or a single one in the central model.
     type Queue: Send + 'static;
 
-    /// The name by which it is chosen.
+    /// The name by which users choose it.
     const NAME: &'static str;
     /// Who owns the queues.
     const MODEL: Model;
@@ -271,25 +271,25 @@ pub trait Policy: Sized + Send + Sync + 'static {
     const PREEMPTS: bool = false;
 
     /// Whether the CPUs of a physical core run tasks of only one class at a time (ghOSt, section 4.5). Agents then
-    /// commit the choices for a core all or nothing, and not before tasks of another class have left it. Hooks whose
-    /// tasks trust each other may ignore this.
+    /// commit the choices for a core together or not at all, and only after tasks of other classes have left it. Hooks
+    /// whose tasks trust each other may ignore this.
     const GANG: bool = false;
 
     /// Whether a queue hands out tasks in order of arrival, regardless of what they are, and keeps no history. Hooks
     /// may then hand a task directly to a CPU whose queue is empty.
     const FIFO: bool = false;
 
-    /// Whether the policy counts the tasks that run on each CPU, and so must be told by [`block`](Policy::block) or
-    /// [`task_exit`](Policy::task_exit) as soon as one leaves. Hooks that cannot report this refuse the policy.
+    /// Whether the policy counts the running tasks of each CPU, and so must be notified by [`block`](Policy::block) or
+    /// [`task_exit`](Policy::task_exit) as soon as one leaves. Hooks that cannot do this refuse the policy.
     const COUNTS_RUNNING: bool = false;
 
-    /// Whether the policy asks for [`Cx::expected_wait`]. Only then hooks time each turn.
+    /// Whether the policy uses [`Cx::expected_wait`]. Only then do hooks time each turn.
     const USES_EXPECTED_WAIT: bool = false;
 
-    /// Makes the policy from its parameters (`sched_init`).
+    /// Creates the policy from its parameters (`sched_init`).
     ///
     /// # Errors
-    /// A [`ParamError`] that names the parameter, what was given and what is allowed.
+    /// A [`ParamError`] that names the parameter, the value given and what is allowed.
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>>;
 
     /// Returns an empty run queue.
@@ -304,19 +304,19 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Returns what the kernel's fair scheduler can do of this policy by itself, configured by nice values and slices;
-    /// `None` if these cannot express its order of tasks. Agents then need not decide anything.
+    /// Returns the terms by which the kernel's fair scheduler implements this policy, with nice values and slices, so
+    /// that agents need not decide anything; `None` if these cannot express its order of tasks.
     fn fair_terms(&self) -> Option<FairTerms> {
         None
     }
 
-    /// A task begins its life (`task_init`). Its slot holds the attributes; the policy's own state there may be that
-    /// of an earlier task and is set here, as far as the policy reads it before it writes it.
+    /// Initialises the policy's state of a new task (`task_init`). Its slot holds the attributes. The policy's state in
+    /// the slot may be an earlier task's: whatever the policy reads before it writes must be set here.
     fn task_init(&self, cx: &Cx<'_, Self::Task>, task: TaskId) {
         let _ = (cx, task);
     }
 
-    /// The running task ends (`task_terminate`).
+    /// Called when the running task ends (`task_terminate`).
     fn task_exit(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId) {
         let _ = (cx, queue, task);
     }
@@ -325,25 +325,25 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// one that enqueues.
     fn enqueue(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId, why: Enqueue);
 
-    /// Takes the task that `cx.cpu` shall run next (`task_dequeue`).
+    /// Removes and returns the task for `cx.cpu` to run next (`task_dequeue`).
     fn dequeue(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue) -> Option<TaskId>;
 
-    /// The running task goes to sleep (`task_block`).
+    /// Called when the running task goes to sleep (`task_block`).
     fn block(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId) {
         let _ = (cx, queue, task);
     }
 
-    /// Chooses the queue for a task that is new or wakes (`task_wakeup`); `home` is the CPU where it was
-    /// created or last ran, `cx.cpu` the one that wakes it. Called without the queue, and only where there is a choice:
-    /// more than one CPU, and a task that is not just leaving the CPU. Ignored in the central model.
+    /// Chooses the queue for a new or woken task (`task_wakeup`). `home` is the CPU where it was created or last ran,
+    /// `cx.cpu` the one that wakes it. Called without the queue, and only if there is a choice: there are several CPUs,
+    /// and the task is not just leaving a CPU. Ignored in the central model.
     fn place(&self, cx: &Cx<'_, Self::Task>, task: TaskId, home: CpuId) -> CpuId {
         let _ = (cx, task);
         home
     }
 
-    /// `task`, new or woken, was just enqueued in `queue`, and no idle CPU takes it: whose running task shall make way
-    /// at once? A CPU of that queue. Asked only where [`PREEMPTS`](Policy::PREEMPTS) says so; a hook that cannot reach
-    /// the queue at that moment leaves it to the next tick.
+    /// Returns the CPU of `queue` whose running task must be preempted at once, because `task`, new or woken, was just
+    /// enqueued and no idle CPU takes it. Called only if [`PREEMPTS`](Policy::PREEMPTS); a hook that cannot access the
+    /// queue at that moment leaves the decision to the next tick.
     fn preempt(
         &self,
         cx: &Cx<'_, Self::Task>,
@@ -354,7 +354,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
-    /// `task` has run on `cx.cpu` for `ran` since it was dequeued (`sched_timer_tick`).
+    /// Decides whether to preempt `task`, which has run on `cx.cpu` for `ran` since it was dequeued
+    /// (`sched_timer_tick`).
     fn tick(
         &self,
         cx: &Cx<'_, Self::Task>,
@@ -366,29 +367,29 @@ pub trait Policy: Sized + Send + Sync + 'static {
         Resched::Never
     }
 
-    /// `cx.cpu` has nothing to run: whose queue to look into (`sched_balance`). The hook asks with attempt
-    /// 0, 1, 2, ... until a steal succeeds or the answer names no CPU, [`driver::ATTEMPTS`](crate::driver::ATTEMPTS)
-    /// times for each CPU at most. Per-CPU model only.
+    /// Chooses the queue from which `cx.cpu`, which has nothing to run, should steal (`sched_balance`). The hook calls
+    /// with attempt 0, 1, 2, ... until a steal succeeds or the answer names no CPU, at most
+    /// [`driver::ATTEMPTS`](crate::driver::ATTEMPTS) times for each CPU. Per-CPU model only.
     fn balance(&self, cx: &Cx<'_, Self::Task>, attempt: usize) -> Balance {
         let _ = (cx, attempt);
         Balance::Nowhere
     }
 
-    /// How many tasks a CPU without work takes from another's queue at once,
-    /// [`driver::STEAL_LIMIT`](crate::driver::STEAL_LIMIT) at most: the first it runs, the others it enqueues with
+    /// Returns how many tasks an idle CPU takes from another's queue at once, at most
+    /// [`driver::STEAL_LIMIT`](crate::driver::STEAL_LIMIT). It runs the first and enqueues the others with
     /// [`Enqueue::Migrated`].
     fn steal_limit(&self) -> usize {
         1
     }
 
-    /// Beside the CPU that [`place`](Policy::place) names, how many others may start a task that arrives while
-    /// the named CPU is busy and they are idle. For hooks where the kernel decides this before the policy is asked:
+    /// Returns how many CPUs besides the one that [`place`](Policy::place) names may start a task that arrives while
+    /// that CPU is busy and they are idle. For hooks in which the kernel decides this before the policy is called:
     /// descriptors that become ready.
     fn peers(&self) -> usize {
         if Self::BALANCES { usize::MAX } else { 0 }
     }
 
-    /// Takes a task out of `victim`, the queue of the CPU `from`, which [`balance`](Policy::balance) named, for
+    /// Removes a task from `victim`, the queue of the CPU `from`, which [`balance`](Policy::balance) named, for
     /// `cx.cpu`. The hook enqueues what it cannot run at once with [`Enqueue::Migrated`].
     fn steal(
         &self,
@@ -400,13 +401,13 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Hands tasks to idle CPUs (`sched_poll`). Central model with a dispatcher only.
+    /// Assigns tasks to idle CPUs (`sched_poll`). Central model with a dispatcher only.
     fn poll(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, out: &mut dyn Dispatch) {
         for cpu in out.idle().iter() {
             let cx = Cx { cpu, ..*cx };
             match self.dequeue(&cx, queue) {
                 Some(task) => out.assign(cpu, task),
-                // Where a policy keeps CPUs free, the next one may get what this one may not.
+                // If the policy keeps CPUs free, the next one may get a task that this one may not.
                 None if Self::WORK_CONSERVING => break,
                 None => {}
             }

@@ -6,13 +6,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A schedulable unit: the index of its [`TaskSlot`] (I1).
 ///
-/// What stands behind it is the hook's business: a user-level thread, a kernel thread, an event, a
-/// simulated job.
+/// The hook defines what it stands for: a user-level thread, a kernel thread, an event, a simulated job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u32);
 
 impl TaskId {
-    /// The index into the slot table.
+    /// Returns the index into the slot table.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -36,14 +35,14 @@ impl From<TaskId> for u64 {
     }
 }
 
-/// What kind of work a task does. Policies with typed queues may use any number; two are named.
+/// The kind of work that a task does. Policies with typed queues may use any number; two have names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(pub u8);
 
 impl Class {
     /// Latency-critical, the default.
     pub const LC: Class = Class(0);
-    /// Best-effort: runs on what latency-critical work leaves.
+    /// Best-effort: runs on the CPU time that latency-critical work leaves.
     pub const BE: Class = Class(1);
 }
 
@@ -59,26 +58,25 @@ impl From<Class> for u64 {
     }
 }
 
-/// A plain field of a task: `get` and `set`, nothing else.
+/// A plain field of a task, with only `get` and `set`.
 ///
-/// A relaxed atomic underneath, which costs what an ordinary load or store costs and keeps a policy that
-/// mixes up its tasks merely wrong instead of unsound (I1). Who may touch the field when is decided by the
-/// hook, which calls a policy for one queue at a time.
+/// It is a relaxed atomic: as cheap as an ordinary load or store, and a policy that mixes up its tasks is merely wrong,
+/// not unsound (I1). Exclusive access comes from the hook, which calls a policy for one queue at a time.
 pub struct Var<T = u64>(AtomicU64, PhantomData<T>);
 
 impl<T: From<u64> + Into<u64>> Var<T> {
-    /// A field that holds `value`.
+    /// Returns a field that holds `value`.
     pub fn new(value: T) -> Var<T> {
         Var(AtomicU64::new(value.into()), PhantomData)
     }
 
-    /// What the field holds.
+    /// Returns the value.
     #[inline]
     pub fn get(&self) -> T {
         self.0.load(Relaxed).into()
     }
 
-    /// Puts `value` into the field.
+    /// Sets the value.
     #[inline]
     pub fn set(&self, value: T) {
         self.0.store(value.into(), Relaxed);
@@ -86,7 +84,7 @@ impl<T: From<u64> + Into<u64>> Var<T> {
 }
 
 impl<T> Default for Var<T> {
-    /// A field of all zeros.
+    /// Returns a field that holds zero.
     fn default() -> Var<T> {
         Var(AtomicU64::new(0), PhantomData)
     }
@@ -98,31 +96,31 @@ impl<T: From<u64> + Into<u64> + fmt::Debug> fmt::Debug for Var<T> {
     }
 }
 
-/// What the program says of a task when it creates it; all of it optional.
+/// What a program specifies about a task when creating it; all of it optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskAttrs {
-    /// Kind of work.
+    /// The kind of work.
     pub class: Class,
-    /// The instant by which the task should be done.
+    /// The time by which the task should be done.
     pub deadline: Option<crate::Ns>,
-    /// How long the task is expected to run, where that is known.
+    /// How long the task is expected to run, if known.
     pub expected: Option<crate::Ns>,
 }
 
-/// Index that means "no task" in a link.
+/// The index that means "no task" in a link.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Links by which queues chain tasks: `next` and `prev` in a list.
+/// The links of a task in a queue: `next` and `prev` in a list.
 pub(crate) struct Links {
     pub(crate) next: AtomicU32,
     pub(crate) prev: AtomicU32,
-    /// Whether the task stands in a queue: 1, else 0. Holds I2.
+    /// 1 if the task is in a queue, else 0. Upholds I2.
     pub(crate) queued: AtomicU32,
 }
 
-/// All that is known of one task: its attributes, its place in a queue and the policy's own state `T`.
+/// Everything known about a task: its attributes, its links in a queue and the policy's own state `T`.
 ///
-/// Slots live in a table that the hook owns; policies reach them through [`crate::Cx::task`].
+/// Slots are in a table that the hook owns; policies access them through [`crate::Cx::task`].
 pub struct TaskSlot<T> {
     pub(crate) links: Links,
     class: Var<Class>,
@@ -130,7 +128,7 @@ pub struct TaskSlot<T> {
     expected: Var<crate::Ns>,
     /// The policy's own per-task state.
     pub policy: T,
-    /// A word for the hook that owns the table (the runtime keeps the address of the task there).
+    /// A word for the hook that owns the table (the runtime stores the task's address there).
     pub host: Var<u64>,
 }
 
@@ -152,7 +150,7 @@ impl<T: Default> Default for TaskSlot<T> {
 }
 
 impl<T> TaskSlot<T> {
-    /// The attributes given at creation.
+    /// Returns the attributes given at creation.
     pub fn attrs(&self) -> TaskAttrs {
         TaskAttrs {
             class: self.class.get(),
@@ -161,15 +159,14 @@ impl<T> TaskSlot<T> {
         }
     }
 
-    /// Sets the attributes; the hook calls this before `task_init`. A deadline or expected size of zero
-    /// is the same as none.
+    /// Sets the attributes; the hook calls this before `task_init`. A deadline or expected time of zero means none.
     pub fn set_attrs(&self, attrs: TaskAttrs) {
         self.class.set(attrs.class);
         self.deadline.set(attrs.deadline.unwrap_or_default());
         self.expected.set(attrs.expected.unwrap_or_default());
     }
 
-    /// Whether the task stands in a [`crate::TaskList`] or a [`crate::TaskTree`].
+    /// Returns whether the task is in a [`crate::TaskList`] or a [`crate::TaskTree`].
     pub fn is_queued(&self) -> bool {
         self.links.queued.load(Relaxed) != 0
     }

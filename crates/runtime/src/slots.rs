@@ -6,24 +6,24 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// The most tasks that can live in one runtime at a time.
+/// The maximum number of live tasks in one runtime.
 pub(crate) const MAX_TASKS: usize = 1 << 20;
 
-/// Slots by id; grows at the end, never shrinks, never moves; unmapped with its runtime.
+/// Task slots by id. Grows at the end, never shrinks or moves, and is unmapped with its runtime.
 pub(crate) struct SlotTable<T> {
     base: *mut TaskSlot<T>,
     len: AtomicUsize,
     free: Mutex<FreeIds>,
 }
 
-/// Numbers that were given back, the last one first, in memory that is reserved for all: a worker's loop gives back
-/// and must not wait for an allocator, nor for a thread that does so with the lock held.
+/// A stack of freed ids, in memory reserved for all of them: a worker's loop frees ids, and must not wait for the
+/// allocator, or for a thread that waits for the allocator with the lock held.
 struct FreeIds {
     base: *mut u32,
     len: usize,
 }
 
-// SAFETY: the memory is theirs alone.
+// SAFETY: the memory has no other user.
 unsafe impl Send for FreeIds {}
 
 impl FreeIds {
@@ -37,9 +37,9 @@ impl FreeIds {
         Some(unsafe { self.base.add(self.len).read() })
     }
 
-    /// Adds a number that is not here: so there is room.
+    /// Adds an id that is not in the stack, so there is room.
     fn push(&mut self, id: u32) {
-        assert!(self.len < MAX_TASKS, "a slot is given back once");
+        assert!(self.len < MAX_TASKS, "a slot is freed once");
         // SAFETY: inside the reservation.
         unsafe { self.base.add(self.len).write(id) };
         self.len += 1;
@@ -59,29 +59,29 @@ unsafe impl<T: Sync + Send> Sync for SlotTable<T> {}
 unsafe impl<T: Sync + Send> Send for SlotTable<T> {}
 
 impl<T: Default> SlotTable<T> {
-    /// An empty table; reserves address space, no memory.
+    /// Returns an empty table. Reserves address space, but no memory.
     pub(crate) fn new() -> io::Result<Self> {
         let free = Mutex::new(FreeIds::new()?);
         let base = memory::reserve(MAX_TASKS * size_of::<TaskSlot<T>>())?;
         Ok(SlotTable { base: base.cast(), len: AtomicUsize::new(0), free })
     }
 
-    /// Nothing panics under this lock, and nothing is allocated.
+    /// Locks the free ids. Nothing under this lock panics or allocates.
     fn free(&self) -> MutexGuard<'_, FreeIds> {
         self.free.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// All slots that exist.
+    /// Returns all slots that exist.
     #[inline]
     pub(crate) fn all(&self) -> &[TaskSlot<T>] {
         // SAFETY: `take` initialised these before it published the length.
         unsafe { std::slice::from_raw_parts(self.base, self.len.load(Ordering::Acquire)) }
     }
 
-    /// A slot for a new task.
+    /// Allocates a slot for a new task.
     ///
     /// # Errors
-    /// When [`MAX_TASKS`] are alive.
+    /// Fails if [`MAX_TASKS`] tasks are alive.
     pub(crate) fn take(&self) -> io::Result<TaskId> {
         let mut free = self.free();
         if let Some(id) = free.pop() {
@@ -91,7 +91,7 @@ impl<T: Default> SlotTable<T> {
         if id == MAX_TASKS {
             drop(free);
             return Err(io::Error::other(format!(
-                "{MAX_TASKS} tasks are alive in this runtime; no more fit"
+                "cannot create a task: {MAX_TASKS} are alive in this runtime, the maximum"
             )));
         }
         // SAFETY: inside the reservation, not yet published, and the lock is held.
@@ -100,14 +100,14 @@ impl<T: Default> SlotTable<T> {
         Ok(TaskId(id as u32))
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     pub(crate) fn give(&self, id: TaskId) {
         let mut free = self.free();
         self.all()[id.index()].host.set(0);
         free.push(id.0);
     }
 
-    /// Runs `f` while no slot is taken or given back. A slot that is in use names its host.
+    /// Runs `f` while no slot is allocated or freed. The `host` of a slot in use is set.
     pub(crate) fn hold<R>(&self, f: impl FnOnce() -> R) -> R {
         let _free = self.free();
         f()
@@ -117,7 +117,7 @@ impl<T: Default> SlotTable<T> {
 impl<T> Drop for SlotTable<T> {
     fn drop(&mut self) {
         let len = *self.len.get_mut();
-        // SAFETY: `take` initialised these; the reservation is ours alone, and unused from here on.
+        // SAFETY: `take` initialised these; the reservation is ours, and unused from here on.
         unsafe {
             std::ptr::drop_in_place(std::ptr::slice_from_raw_parts_mut(self.base, len));
             memory::release(self.base.cast(), MAX_TASKS * size_of::<TaskSlot<T>>());

@@ -4,18 +4,18 @@ use crate::task::{Scheduler, Task, TaskRef};
 use crate::worker::Worker;
 use std::ptr;
 
-/// Runs `f` on the scheduler of `task`, which may belong to any runtime, if that still exists. Preemption is off.
+/// Runs `f` on the scheduler of `task`, if its runtime, which may be any, still exists. Preemption is off.
 #[inline]
 pub(crate) fn reach<R>(task: &Task, f: impl FnOnce(&'static dyn Scheduler) -> R) -> Option<R> {
     let liveness = task.liveness()?;
-    // The threads of the task's own runtime are parties. Most calls come from there.
+    // The threads of the task's own runtime are parties, so it exists. Most calls come from there.
     if Worker::here().is_some_and(|worker| ptr::eq(worker.liveness, liveness)) {
         return Some(f(task.sched()));
     }
     liveness.with(f)
 }
 
-/// Wakes `task`, in whichever runtime it is. Preemption is off.
+/// Wakes `task`, whatever its runtime. Preemption is off.
 #[inline]
 pub(crate) fn wake(task: TaskRef) {
     if task.get().wake.wake() {

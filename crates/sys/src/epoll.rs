@@ -84,13 +84,13 @@ impl Epoll {
 
     /// Stops reports on a descriptor, which may already be closed.
     pub fn unwatch(&self, fd: RawFd) {
-        // Fails only if it was not there.
+        // Fails only if it was not registered.
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
     /// Stops reports on `fd`.
     pub fn remove(&self, fd: BorrowedFd<'_>) {
-        // Fails only if it was not there.
+        // Fails only if it was not registered.
         let _ = self.control(libc::EPOLL_CTL_DEL, fd.as_raw_fd(), 0, 0);
     }
 
@@ -119,7 +119,7 @@ impl Epoll {
         let ts = timeout.map(crate::futex::timespec);
         let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
         let room = events.buffer.capacity();
-        // SAFETY: the buffer has `room` entries; the kernel says how many it wrote. Interruption counts as none.
+        // SAFETY: the buffer has `room` entries; the kernel returns how many it wrote. An interruption counts as none.
         unsafe {
             let (fd, buffer) = (self.epoll.as_raw_fd(), events.buffer.as_mut_ptr());
             let mask = core::ptr::null::<libc::sigset_t>();
@@ -138,7 +138,7 @@ impl AsRawFd for Epoll {
 }
 
 impl Events {
-    /// Returns room for `capacity` events per wait.
+    /// Returns a buffer for `capacity` events per wait.
     pub fn with_capacity(capacity: usize) -> Events {
         Events { buffer: Vec::with_capacity(capacity) }
     }
@@ -211,7 +211,7 @@ pub fn ready_now(fd: RawFd, events: u32) -> u32 {
     answer(&entry)
 }
 
-/// The bits of poll and epoll are the same (IN, OUT, PRI, ERR, HUP, RDHUP).
+/// Returns an entry for poll, whose bits are those of epoll (IN, OUT, PRI, ERR, HUP, RDHUP).
 fn asked(fd: RawFd, events: u32) -> libc::pollfd {
     libc::pollfd { fd, events: events as i16, revents: 0 }
 }

@@ -1,4 +1,4 @@
-//! Whether the process was forked: a child has its parent's descriptors and none of its threads.
+//! Detects forks: a child has its parent's descriptors, but none of its threads.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -18,9 +18,9 @@ extern "C" fn count() {
 pub fn generation() -> u32 {
     if !WATCH.is_completed() {
         WATCH.call_once(|| {
-            // SAFETY: the handler touches an atomic alone, which a child may do whatever other threads were doing.
+            // SAFETY: the handler only accesses an atomic, which a child may do whatever other threads were doing.
             let result = unsafe { libc::pthread_atfork(None, None, Some(count)) };
-            assert_eq!(result, 0, "no memory for a handler");
+            assert_eq!(result, 0, "out of memory for a fork handler");
         });
     }
     FORKS.load(Relaxed)
@@ -39,18 +39,19 @@ pub fn close_on_exec_from(first: i32) -> std::io::Result<()> {
     }
 }
 
-/// Forks, and runs `work` in the child, which then ends without running what is the parent's; whether the child said
-/// `true`. For tests of what children may do: locks that other threads held are held in the child forever, which ends
-/// by itself after half a minute.
+/// Forks and runs `work` in the child, which then exits without running any of the parent's cleanup. Returns whether
+/// `work` returned true. For tests of what children may do: a lock that another thread held stays locked in the child,
+/// so the child ends itself after half a minute.
 #[doc(hidden)]
 pub fn in_child(work: impl FnOnce() -> bool) -> std::io::Result<bool> {
-    // SAFETY: the child has copies of all that `work` refers to, ends in here, and leaves the parent's memory alone.
+    // SAFETY: the child has copies of everything that `work` refers to, ends here, and cannot change the parent's
+    // memory.
     let child = unsafe { libc::fork() };
     if child < 0 {
         return Err(std::io::Error::last_os_error());
     }
     if child == 0 {
-        // SAFETY: without a handler the alarm ends the child.
+        // SAFETY: takes a number. Without a handler, the alarm ends the child.
         unsafe { libc::alarm(30) };
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
         // SAFETY: ends the child.
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_has_another_name() {
+    fn a_child_has_another_generation() {
         let here = generation();
         assert!(in_child(|| generation() != here).unwrap());
         assert!(!in_child(|| generation() == here).unwrap());

@@ -1,8 +1,8 @@
 //! System calls that an untrusted process can block forever, made in a separate process.
 //!
-//! A process that shares a socket with us can hold its lock forever, by a page that never arrives: a call that takes
-//! the lock then sleeps, and no signal ends it. So such a call is made by a child that has nothing else of ours, and is
-//! left behind if it takes too long.
+//! A process that shares a socket with us can hold its lock forever, with a page that never arrives: a call that takes
+//! the lock then sleeps, and no signal ends it. So a child that has nothing else of ours makes the call, and is left
+//! behind if it takes too long.
 //!
 //! - **I1** The caller has an answer within [`PATIENCE`].
 //! - **I2** A child has no descriptors but those it was given: it keeps no lock and no pipe of ours alive.
@@ -15,15 +15,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a call may take; it takes microseconds, and the child a tenth of a millisecond.
+/// How long a call may take. Usually the call takes microseconds, and the child a tenth of a millisecond.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// The maximum number of children left behind at a time; the last of them are root's.
-const TOGETHER: usize = 64;
-const KEPT_FOR_ROOT: usize = 8;
+/// The maximum number of children left behind at a time.
+const MAX_LEFT: usize = 64;
+/// How many of them only root may leave behind.
+const RESERVED_FOR_ROOT: usize = 8;
 /// The maximum for one user other than root.
-const OF_ONE: usize = 4;
+const MAX_LEFT_PER_USER: usize = 4;
 
-/// A child that has not ended, and the user for whom it was made.
+/// A child that was left behind, and the user for whom it was created.
 type LeftChild = (libc::pid_t, u32);
 
 /// Number of children created.
@@ -34,7 +35,7 @@ static LEFT: Mutex<Vec<LeftChild>> = Mutex::new(Vec::new());
 /// Runs `work` for `user` in a child that has no descriptors but `fds`, under their numbers. If it succeeds, whatever
 /// it writes into its copy of `answer` is then in `answer`.
 ///
-/// The child is forked from a process with threads: `work` makes system calls and nothing else. If it allocates or
+/// The child is forked from a process with threads, so `work` must only make system calls. If it allocates or
 /// waits for a lock, it may be left behind as if it were stuck.
 ///
 /// # Errors
@@ -58,8 +59,7 @@ fn within(
 ) -> io::Result<()> {
     reap();
     if is_full(&left(), user) {
-        let text =
-            "sockets that were given before do not answer yet: another process keeps them locked";
+        let text = "earlier sockets still do not answer: another process keeps them locked";
         return Err(io::Error::new(io::ErrorKind::TimedOut, text));
     }
     let (reader, writer) = io::pipe()?;
@@ -69,14 +69,14 @@ fn within(
     CHILDREN.fetch_add(1, Relaxed);
     let pid = fork(&kept, writer.as_raw_fd(), answer, work)?;
     drop(writer);
-    let said = listen(reader.into(), patience, answer);
-    if said.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+    let result = listen(reader.into(), patience, answer);
+    if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
         leave(pid, user);
     } else {
         // It has reported everything, or is dead: nothing can delay its end.
         wait(pid, 0);
     }
-    said
+    result
 }
 
 /// Returns how many children this process has created so far.
@@ -91,7 +91,8 @@ fn left() -> MutexGuard<'static, Vec<LeftChild>> {
 
 fn is_full(left: &[LeftChild], user: u32) -> bool {
     let own = left.iter().filter(|(_, of)| *of == user).count();
-    left.len() >= TOGETHER || user != 0 && (own >= OF_ONE || left.len() >= TOGETHER - KEPT_FOR_ROOT)
+    left.len() >= MAX_LEFT
+        || user != 0 && (own >= MAX_LEFT_PER_USER || left.len() >= MAX_LEFT - RESERVED_FOR_ROOT)
 }
 
 /// Collects the children that have ended.
@@ -132,7 +133,7 @@ fn listen(pipe: OwnedFd, patience: Duration, answer: &mut [u8]) -> io::Result<()
     }
 }
 
-/// A pipe that is read until a deadline.
+/// A pipe that can be read until a deadline.
 struct Awaited {
     pipe: std::fs::File,
     end: Instant,
@@ -141,11 +142,11 @@ struct Awaited {
 impl io::Read for Awaited {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let rest = self.end.saturating_duration_since(Instant::now());
-        // Not less than is left.
+        // Rounded up.
         let rest = i32::try_from(rest.as_millis()).map_or(i32::MAX, |ms| ms.saturating_add(1));
         let mut ready =
             libc::pollfd { fd: self.pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which is ours. Where it is interrupted, it is called again.
+        // SAFETY: one entry, which is ours. `read_exact` retries after an interruption.
         match unsafe { libc::poll(&raw mut ready, 1, rest) } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -191,9 +192,9 @@ fn fork(
 }
 
 /// Ends the process, even when it unwinds: the frames above on the stack are the parent's.
-struct End;
+struct ExitOnDrop;
 
-impl Drop for End {
+impl Drop for ExitOnDrop {
     fn drop(&mut self) {
         // SAFETY: ends the process.
         unsafe { libc::_exit(0) };
@@ -208,7 +209,7 @@ fn child(
     answer: &mut [u8],
     work: impl FnOnce(&mut [u8]) -> io::Result<()>,
 ) -> ! {
-    let _end = End;
+    let _exit = ExitOnDrop;
     // SAFETY: takes numbers only.
     let orphan = unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -218,14 +219,14 @@ fn child(
         let result = close_all_but(kept).and_then(|()| work(answer));
         let number = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
         let error = result.map_or_else(number, |()| 0);
-        say(writer, &error.to_ne_bytes());
-        say(writer, answer);
+        write_all(writer, &error.to_ne_bytes());
+        write_all(writer, answer);
     }
-    drop(_end);
+    drop(_exit);
     unreachable!()
 }
 
-/// `kept` is sorted.
+/// Closes all descriptors but `kept`, which is sorted.
 fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
     let mut first = 0;
     for fd in kept.iter().map(|fd| fd.cast_unsigned()) {
@@ -238,44 +239,45 @@ fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
 }
 
 fn close(first: u32, last: u32) -> io::Result<()> {
-    // SAFETY: whatever thinks that it owns these descriptors is the parent's, and does not run here.
+    // SAFETY: the owners of these descriptors are the parent's, and do not run here.
     match unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Starts a thread that has descriptors of its own: `fds`, which `work` is given, and the standard ones. What comes
-/// to it later is in no other table: not in the process's, and not in that of children. If it hangs in closing one,
-/// the process goes on, and when that ends all but this thread's are closed.
+/// Starts a thread with its own descriptor table, which contains only `fds`, which are passed to `work`, and the
+/// standard descriptors. Descriptors that the thread opens later are in no other table: neither the process's nor a
+/// child's. If the thread hangs while closing one, the process continues, and its end closes all but the thread's
+/// descriptors.
 ///
-/// When `work` begins, `fds` are closed here: whatever it closes of them, or leaves open, it is the last to have.
+/// When `work` starts, `fds` are closed in the caller's table, so the thread's copies are the last.
 ///
-/// `work` uses no other descriptors: their numbers mean nothing there.
+/// `work` must use no other descriptors: their numbers mean nothing in the thread.
 ///
 /// # Errors
-/// If there can be no thread, or the kernel does not part the tables (`ENOMEM`); with `fds`, which are still open.
+/// Fails if no thread can be created, or if the kernel cannot copy the table (`ENOMEM`). Returns `fds`, still open.
 pub fn spawn_thread(
     name: &str,
     fds: Vec<OwnedFd>,
     work: impl FnOnce(Vec<OwnedFd>) + Send + 'static,
 ) -> Result<(), (io::Error, Vec<OwnedFd>)> {
     let numbers: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let (sender, parted) = mpsc::sync_channel(1);
+    let (sender, separated) = mpsc::sync_channel(1);
     let (go, closed) = mpsc::sync_channel::<()>(1);
     let begin = move || {
-        // Handlers write into descriptors of the process's.
+        // Signal handlers write to descriptors of the process.
         block_signals();
-        let result = part(&numbers);
-        let is_parted = result.is_ok();
+        let result = separate_table(&numbers);
+        let is_separated = result.is_ok();
         let _ = sender.send(result);
-        if is_parted && closed.recv().is_ok() {
-            // SAFETY: the numbers are copies that this thread's table has, which nothing else uses.
+        if is_separated && closed.recv().is_ok() {
+            // SAFETY: the numbers are those of this thread's copies, which nothing else uses.
             work(numbers.iter().map(|fd| unsafe { OwnedFd::from_raw_fd(*fd) }).collect());
         }
     };
     let started = thread::Builder::new().name(name.into()).spawn(begin);
-    match started.and_then(|_| parted.recv().map_err(io::Error::other)?) {
+    match started.and_then(|_| separated.recv().map_err(io::Error::other)?) {
         Ok(()) => {
             drop(fds);
             let _ = go.send(());
@@ -285,9 +287,9 @@ pub fn spawn_thread(
     }
 }
 
-/// Gives this thread a table of its own, with `fds` and the standard ones.
-fn part(fds: &[RawFd]) -> io::Result<()> {
-    // SAFETY: no descriptor is used in this thread but those that it keeps.
+/// Gives this thread its own descriptor table, with `fds` and the standard descriptors.
+fn separate_table(fds: &[RawFd]) -> io::Result<()> {
+    // SAFETY: this thread uses only the descriptors that it keeps.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -296,11 +298,11 @@ fn part(fds: &[RawFd]) -> io::Result<()> {
     close_all_but(&kept)
 }
 
-fn say(writer: RawFd, mut bytes: &[u8]) {
+fn write_all(writer: RawFd, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         // SAFETY: the bytes are valid for their length.
         let written = unsafe { libc::write(writer, bytes.as_ptr().cast(), bytes.len()) };
-        // No signal comes here; without the parent there is nothing to report to.
+        // Signals are blocked; without the parent there is nothing to report to.
         let Ok(written @ 1..) = usize::try_from(written) else { return };
         bytes = &bytes[written..];
     }
@@ -318,7 +320,7 @@ mod tests {
         unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
     }
 
-    /// Waits for a byte from `pipe`, which does not come as long as a process could write it.
+    /// Waits for a byte from `pipe`: blocks as long as the pipe has a writer.
     fn read(pipe: RawFd) -> io::Result<()> {
         // SAFETY: the byte is ours.
         match unsafe { libc::read(pipe, [0_u8].as_mut_ptr().cast(), 1) } {
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_finds_out_and_what_goes_wrong_come_back() {
+    fn the_answer_or_the_error_of_a_child_is_returned() {
         let mut answer = vec![0; 100_000];
         let fill = |answer: &mut [u8]| {
             answer.fill(7);
@@ -343,7 +345,7 @@ mod tests {
         let error = run_in_child(1, &[], &mut answer, |_| unsafe { libc::_exit(1) }).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         assert!(
-            run_in_child(1, &[], &mut [], |_| panic!("in a child, which says nothing")).is_err()
+            run_in_child(1, &[], &mut [], |_| panic!("in a child, which prints nothing")).is_err()
         );
     }
 
@@ -380,29 +382,26 @@ mod tests {
             within(patience, USER, keep, &mut [], |_| read(reader.as_raw_fd())).unwrap_err()
         };
         let keep = [reader.as_fd(), writer.as_fd()];
-        for _ in 0..OF_ONE {
+        for _ in 0..MAX_LEFT_PER_USER {
             assert_eq!(stuck(SHORT, &keep).kind(), io::ErrorKind::TimedOut);
         }
-        // Here they end, for a signal ends their call.
+        // These end, because a signal interrupts their call.
         let begin = Instant::now();
         while own() > 0 {
             reap();
-            assert!(
-                begin.elapsed() < Duration::from_secs(60),
-                "children that were killed are there"
-            );
+            assert!(begin.elapsed() < Duration::from_secs(60), "killed children remain");
         }
         run_in_child(USER, &[], &mut [], |_| Ok(())).unwrap();
     }
 
     #[test]
-    fn one_user_leaves_few_behind_and_users_leave_room_for_root() {
-        let left: Vec<LeftChild> = (0..OF_ONE).map(|_| (1, 7)).collect();
+    fn children_left_behind_are_limited_per_user_with_room_for_root() {
+        let left: Vec<LeftChild> = (0..MAX_LEFT_PER_USER).map(|_| (1, 7)).collect();
         assert!(is_full(&left, 7) && !is_full(&left[1..], 7) && !is_full(&left, 8));
         let mut left: Vec<LeftChild> =
-            (100..).map(|user| (1, user)).take(TOGETHER - KEPT_FOR_ROOT).collect();
+            (100..).map(|user| (1, user)).take(MAX_LEFT - RESERVED_FOR_ROOT).collect();
         assert!(is_full(&left, 8) && !is_full(&left, 0));
-        left.extend((0..KEPT_FOR_ROOT).map(|_| (1, 0)));
+        left.extend((0..RESERVED_FOR_ROOT).map(|_| (1, 0)));
         assert!(is_full(&left, 0));
     }
 
@@ -415,7 +414,7 @@ mod tests {
         spawn_thread("test", vec![kept.into()], move |fds| {
             let of_thread = fds[0].as_raw_fd() == number && is_open(number) && !is_open(hidden);
             let new = std::fs::File::open("/").unwrap();
-            // A number that the process has not, whatever other tests open: far above.
+            // A number that the process does not use, whatever other tests open: far above.
             // SAFETY: makes a copy in this thread's table.
             let far = unsafe { libc::fcntl(new.as_raw_fd(), libc::F_DUPFD, 900) };
             sender.send((of_thread, far)).unwrap();
@@ -448,14 +447,14 @@ mod tests {
     }
 
     #[test]
-    fn signals_of_the_parent_are_none_of_the_child_s() {
-        let alone = |_: &mut [u8]| {
+    fn a_child_runs_with_signals_blocked() {
+        let raise = |_: &mut [u8]| {
             // SAFETY: the set is local; the signal goes to the child, where it is blocked.
             unsafe {
                 libc::raise(libc::SIGTERM);
             }
             Ok(())
         };
-        run_in_child(4, &[], &mut [], alone).unwrap();
+        run_in_child(4, &[], &mut [], raise).unwrap();
     }
 }

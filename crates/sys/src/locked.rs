@@ -1,5 +1,5 @@
-//! Sockets and epolls that stay locked, to test what others can still do: the lock's owner waits for a page that never
-//! arrives.
+//! Sockets and epolls that stay locked, to test what other threads can still do: the owner of the lock waits for a page
+//! that never arrives.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ impl Locked {
     /// Locks `socket`.
     ///
     /// # Errors
-    /// `EPERM` or `ENOSYS` without `userfaultfd` for faults in the kernel, which is root's.
+    /// `EPERM` or `ENOSYS` without `userfaultfd` for faults in the kernel, which needs root.
     ///
     /// # Panics
     /// If the lock is not taken within a minute.
@@ -29,18 +29,18 @@ impl Locked {
         Self::by(move |page| {
             let options = page as *const libc::c_void;
             let (level, option) = (libc::IPPROTO_IP, libc::IP_OPTIONS);
-            // SAFETY: the kernel reads eight bytes of the page, or is told that there is none.
+            // SAFETY: the kernel reads eight bytes of the page, or gets a fault.
             unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, options, 8) };
         })
     }
 
-    /// Locks an epoll that watches `file`, which is ready to be read or written: closing `file` last blocks.
+    /// Locks an epoll that watches `file`, which is ready for reading or writing: the last close of `file` then blocks.
     ///
     /// # Errors
-    /// As [`Self::new`]; and if `file` cannot be watched.
+    /// As for [`Self::new`]; also fails if `file` cannot be watched.
     ///
     /// # Panics
-    /// As [`Self::new`].
+    /// As for [`Self::new`].
     pub fn epoll_of(file: BorrowedFd<'_>) -> io::Result<Self> {
         // SAFETY: makes a descriptor of our own.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -60,12 +60,12 @@ impl Locked {
         }
         Self::by(move |page| {
             let events = page as *mut libc::epoll_event;
-            // SAFETY: the kernel writes one event into the page, which is ours, or is told that there is none.
+            // SAFETY: the kernel writes one event into the page, which is ours, or gets a fault.
             unsafe { libc::epoll_wait(epoll.as_raw_fd(), events, 1, -1) };
         })
     }
 
-    /// `call` gets the address of the page, and touches it while it holds the lock.
+    /// Runs `call` with the address of the page, which it accesses while it holds the lock.
     fn by(call: impl FnOnce(usize) + Send + 'static) -> io::Result<Self> {
         let (faults, page) = absent_page()?;
         let (sender, number) = mpsc::channel();
@@ -87,7 +87,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // The thread that waits for the page is woken, and finds a page of zeros.
+        // Wakes the thread that waits for the page; it finds a page of zeros.
         drop(self.faults.take());
         let _ = self.owner.take().map(JoinHandle::join);
     }
@@ -102,7 +102,7 @@ fn absent_page() -> io::Result<(OwnedFd, usize)> {
     const MISSING: u64 = 1;
     let (rights, kind) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: makes a descriptor and a page of our own; the structures have the sizes that the numbers say.
+    // SAFETY: makes a descriptor and a page of our own; the structures have the sizes encoded in the request numbers.
     unsafe {
         let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
         let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0);
@@ -126,10 +126,10 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     #[test]
-    fn who_closes_a_file_of_a_locked_epoll_last_waits() {
+    fn the_last_close_of_a_file_in_a_locked_epoll_blocks() {
         let (file, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let Ok(locked) = Locked::epoll_of(file.as_fd()) else {
-            eprintln!("SKIPPED: needs userfaultfd, which is root's");
+            eprintln!("SKIPPED: needs userfaultfd, which needs root");
             return;
         };
         drop(file.try_clone().unwrap());
@@ -153,7 +153,7 @@ mod tests {
         let fds = sockets.each_ref().map(|socket| socket.as_fd());
         assert_eq!(addresses(9, &fds).unwrap(), [first, second]);
         let Ok(locked) = Locked::new(sockets[0].try_clone().unwrap().into()) else {
-            eprintln!("SKIPPED: needs userfaultfd, which is root's");
+            eprintln!("SKIPPED: needs userfaultfd, which needs root");
             return;
         };
         assert_eq!(addresses(9, &fds).unwrap_err().kind(), io::ErrorKind::TimedOut);

@@ -134,8 +134,8 @@ pub fn cpu_cgroup(pid: u32) -> Option<PathBuf> {
     cpu_cgroup_of(&own, &mountinfo, "cgroup2", "cpu.weight").or_else(in_version_1)
 }
 
-/// Returns where cgroups with weights are created: the root of version 2 if its children have the `cpu` controller,
-/// else that of version 1.
+/// Returns the hierarchy in which cgroups have weights: the root of version 2 if its children have the `cpu`
+/// controller, else that of version 1.
 #[must_use]
 pub fn cpu_hierarchy() -> Option<PathBuf> {
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -150,7 +150,7 @@ pub fn cpu_hierarchy() -> Option<PathBuf> {
     in_version_2.or_else(in_version_1).map(|(root, ..)| root)
 }
 
-/// By `/proc/PID/cgroup` (`5:cpu,cpuacct:/a`, `0::/a`) and the mounts.
+/// Like [`cpu_cgroup`], from the contents of `/proc/PID/cgroup` (`5:cpu,cpuacct:/a`, `0::/a`) and of mountinfo.
 fn cpu_cgroup_of(own: &str, mountinfo: &str, kind: &str, weight: &str) -> Option<PathBuf> {
     let is_it = |controllers: &str| match kind {
         "cgroup2" => controllers.is_empty(),
@@ -178,7 +178,7 @@ fn cpu_cgroup_of(own: &str, mountinfo: &str, kind: &str, weight: &str) -> Option
 /// Returns the folder of a cgroup: `/sys/fs/cgroup/system.slice`, or as named in `/proc/PID/cgroup`, `/system.slice`.
 ///
 /// # Errors
-/// A sentence, if there is none.
+/// A sentence if there is no such cgroup.
 pub fn cgroup(path: &Path) -> Result<PathBuf, String> {
     let hierarchies = hierarchies();
     let relative = path.strip_prefix("/").unwrap_or(path);
@@ -186,7 +186,7 @@ pub fn cgroup(path: &Path) -> Result<PathBuf, String> {
     let mut found =
         std::iter::once(path.to_owned()).chain(candidates).filter(|path| is_cgroup(path));
     found.next().ok_or_else(|| {
-        format!("there is no cgroup {} (looked under {})", path.display(), listed(&hierarchies))
+        format!("there is no cgroup {} (searched under {})", path.display(), listed(&hierarchies))
     })
 }
 
@@ -197,10 +197,10 @@ fn is_cgroup(path: &Path) -> bool {
 /// Returns the cgroup of a running systemd unit: `nginx` (a service), `nginx.service`, `user.slice`.
 ///
 /// # Errors
-/// A sentence, if it does not run or several units have the name.
+/// A sentence if the unit does not run, or if several units have the name.
 pub fn unit(name: &str) -> Result<PathBuf, String> {
     if name.is_empty() || name.contains('/') {
-        return Err(format!("`{name}` is no name of a unit, such as nginx.service"));
+        return Err(format!("`{name}` is not the name of a unit, such as nginx.service"));
     }
     let name = if name.contains('.') { name.to_owned() } else { format!("{name}.service") };
     let hierarchies = hierarchies();
@@ -211,14 +211,14 @@ pub fn unit(name: &str) -> Result<PathBuf, String> {
             [one] => return Ok(one.clone()),
             several => {
                 return Err(format!(
-                    "several units are called {name}: name one by its cgroup ({})",
+                    "several units are called {name}; choose one by its cgroup ({})",
                     listed(several)
                 ));
             }
         }
     }
     Err(format!(
-        "no unit {name} runs (looked under {}); systemctl status {name} tells more",
+        "no unit {name} is running (searched under {}); see systemctl status {name}",
         listed(&hierarchies)
     ))
 }
@@ -278,7 +278,7 @@ mod tests {
     use std::io::{BufRead as _, BufReader};
     use std::process::{Child, Command, Stdio};
 
-    /// A shell with a child and a grandchild, their ids, and its input, whose end ends all.
+    /// Starts a shell with a child and a grandchild, and returns their ids. All end when the shell's input does.
     fn three() -> (Child, Vec<u32>) {
         let script = "sh -c 'echo $$; sh -c \"echo \\$\\$; read _\"; :'; :";
         let mut child = Command::new("sh")
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_is_looked_at_first() {
+    fn cgroup_version_2_comes_first() {
         let mountinfo = "\
 30 25 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
 31 25 0:27 / /sys/fs/cgroup/systemd rw,relatime shared:5 - cgroup cgroup rw,name=systemd
@@ -369,10 +369,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn errors_name_missing_units_and_cgroups() {
         let said = unit("no-such-unit-here").unwrap_err();
-        assert!(said.contains("no unit no-such-unit-here.service runs"), "{said}");
-        assert!(unit("a/b").unwrap_err().contains("no name of a unit"));
+        assert!(said.contains("no unit no-such-unit-here.service is running"), "{said}");
+        assert!(unit("a/b").unwrap_err().contains("not the name of a unit"));
         assert!(cgroup(Path::new("/no/such")).unwrap_err().contains("no cgroup /no/such"));
     }
 }

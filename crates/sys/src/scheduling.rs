@@ -1,6 +1,7 @@
-//! How the kernel schedules a thread, of any process: its scheduling policy, its nice value, its CPUs.
+//! How the kernel schedules a thread of any process: its scheduling policy, nice value and CPUs.
 //!
-//! Changing other users' threads, or making any thread real-time, needs `CAP_SYS_NICE` (or a limit `RLIMIT_RTPRIO`).
+//! To change other users' threads, or to make a thread real-time, a process needs `CAP_SYS_NICE` (for the latter, the
+//! limit `RLIMIT_RTPRIO` suffices).
 
 use heddle_core::Ns;
 use std::io;
@@ -11,17 +12,17 @@ use std::io;
 pub enum Class {
     /// `SCHED_OTHER`: the default.
     Other = 0,
-    /// `SCHED_FIFO`: before all ordinary threads, until it sleeps.
+    /// `SCHED_FIFO`: runs before all ordinary threads, until it sleeps.
     Fifo = 1,
-    /// `SCHED_RR`: the same by turns.
+    /// `SCHED_RR`: like `SCHED_FIFO`, but threads of one priority take turns.
     RoundRobin = 2,
-    /// `SCHED_BATCH`: ordinary, of long stretches.
+    /// `SCHED_BATCH`: ordinary, for long computations.
     Batch = 3,
-    /// `SCHED_IDLE`: runs if no other thread wants to.
+    /// `SCHED_IDLE`: runs if no other thread can.
     Idle = 5,
-    /// `SCHED_DEADLINE`: by deadlines, before all others.
+    /// `SCHED_DEADLINE`: scheduled by deadlines, before all others.
     Deadline = 6,
-    /// `SCHED_EXT`: by the BPF scheduler that is loaded.
+    /// `SCHED_EXT`: scheduled by the loaded BPF scheduler.
     Ext = 7,
 }
 
@@ -36,46 +37,46 @@ impl Class {
         Class::Ext,
     ];
 
-    /// The class of the kernel's number.
+    /// Returns the class with the kernel's number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Class> {
         Self::ALL.into_iter().find(|class| *class as u32 == number)
     }
 }
 
-/// How a thread is scheduled, but for its nice value, which [`set`] leaves alone.
+/// How a thread is scheduled, except for its nice value, which [`set`] does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheduling {
-    /// Its policy.
+    /// Its scheduling policy.
     pub class: Class,
-    /// 1 to 99 where it is real-time, else 0.
+    /// 1 to 99 if it is real-time, else 0.
     pub priority: u32,
-    /// Whether its children start as ordinary threads if it is real-time, and with nice 0 if it is below that.
+    /// Whether its children start as ordinary threads if it is real-time, and with nice 0 if its own is negative.
     pub reset_on_fork: bool,
 }
 
 impl Scheduling {
-    /// What threads are unless found otherwise.
+    /// The default for threads.
     pub const ORDINARY: Scheduling =
         Scheduling { class: Class::Other, priority: 0, reset_on_fork: false };
 
-    /// Runs if no other thread wants to.
+    /// `SCHED_IDLE`: runs if no other thread can.
     pub const IDLE: Scheduling =
         Scheduling { class: Class::Idle, priority: 0, reset_on_fork: false };
 
-    /// `SCHED_FIFO` of `priority`, its children ordinary.
+    /// Returns `SCHED_FIFO` at `priority`, with ordinary children.
     #[must_use]
     pub const fn fifo(priority: u32) -> Scheduling {
         Scheduling { class: Class::Fifo, priority, reset_on_fork: true }
     }
 
-    /// The number by which the system calls name the policy, with its flag.
+    /// Returns the number of the policy in system calls, including the flag.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.class as u32 | if self.reset_on_fork { RESET_ON_FORK } else { 0 }
     }
 
-    /// The opposite of [`Scheduling::number`]; `None` for a policy that is unknown.
+    /// Reverses [`Scheduling::number`]; `None` if the policy is unknown.
     #[must_use]
     pub fn from_number(number: u32, priority: u32) -> Option<Scheduling> {
         let class = Class::from_number(number & !RESET_ON_FORK)?;
@@ -93,12 +94,12 @@ fn pid(tid: u32) -> i32 {
     tid.cast_signed()
 }
 
-/// How `tid` is scheduled (0: the calling thread).
+/// Returns how `tid` (0: the calling thread) is scheduled.
 ///
 /// # Errors
-/// `ESRCH` where it is gone; a policy that Heddle does not know.
+/// `ESRCH` if it is gone; fails if Heddle does not know its policy.
 pub fn of(tid: u32) -> io::Result<Scheduling> {
-    // The C library's wrappers of these four calls may be empty (musl), so they are made directly.
+    // The C library's wrappers of these four calls may be stubs (musl), so the calls are made directly.
     // SAFETY: a system call on numbers.
     let number = check(unsafe { libc::syscall(libc::SYS_sched_getscheduler, pid(tid)) })? as u32;
     let mut priority = 0_i32;
@@ -107,11 +108,10 @@ pub fn of(tid: u32) -> io::Result<Scheduling> {
     Scheduling::from_number(number, priority.cast_unsigned()).ok_or_else(|| unknown(number))
 }
 
-/// Changes how `tid` is scheduled (0: the calling thread). Its nice value stays.
+/// Changes how `tid` (0: the calling thread) is scheduled. Its nice value stays the same.
 ///
 /// # Errors
-/// `ESRCH` where it is gone, `EPERM` without the privilege, `EINVAL` for a priority that there is not, and for
-/// deadlines.
+/// `ESRCH` if it is gone, `EPERM` without the privilege, `EINVAL` for an invalid priority and for `SCHED_DEADLINE`.
 pub fn set(tid: u32, to: Scheduling) -> io::Result<()> {
     let (number, priority) = (to.number(), to.priority.cast_signed());
     // SAFETY: the structure is one integer, which the kernel reads.
@@ -121,12 +121,12 @@ pub fn set(tid: u32, to: Scheduling) -> io::Result<()> {
     .map(drop)
 }
 
-/// The nice value of `tid` (0: the calling thread).
+/// Returns the nice value of `tid` (0: the calling thread).
 ///
 /// # Errors
-/// `ESRCH` where it is gone.
+/// `ESRCH` if it is gone.
 pub fn nice(tid: u32) -> io::Result<i32> {
-    // The call itself returns 1 to 40, so that no value looks like an error.
+    // The system call returns 1 to 40, so that no value looks like an error.
     // SAFETY: a system call on numbers.
     check(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) })
         .map(|value| 20 - value as i32)
@@ -135,28 +135,29 @@ pub fn nice(tid: u32) -> io::Result<i32> {
 /// Changes the nice value of `tid` (0: the calling thread).
 ///
 /// # Errors
-/// `ESRCH`, and `EACCES` without the privilege.
+/// `ESRCH` if it is gone, `EACCES` without the privilege.
 pub fn set_nice(tid: u32, nice: i32) -> io::Result<()> {
     // SAFETY: a system call on numbers.
     check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, nice) }).map(drop)
 }
 
-/// All that the kernel's fair scheduler asks of a thread: how it is scheduled, its nice value, and how long it would
-/// run at a time.
+/// Everything that the kernel's fair scheduler knows about a thread: how it is scheduled, its nice value and its slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// Its policy.
+    /// Its scheduling policy.
     pub scheduling: Scheduling,
     /// Its nice value, -20 to 19.
     pub nice: i32,
-    /// Its slice (Linux 6.12; ignored before): zero for the kernel's own, else 100 us to 100 ms.
+    /// How long it runs at a time (since Linux 6.12; ignored before): zero for the kernel's default, else 100 us to
+    /// 100 ms.
     pub slice: Ns,
 }
 
-/// The attributes of `tid` (0: the calling thread). The kernel tells its own slice as a number, too: [`default_slice`].
+/// Returns the attributes of `tid` (0: the calling thread). For a thread with the default slice, this is not zero but
+/// the kernel's value: [`default_slice`].
 ///
 /// # Errors
-/// `ESRCH` where it is gone; a policy that Heddle does not know.
+/// `ESRCH` if it is gone; fails if Heddle does not know its policy.
 pub fn attributes(tid: u32) -> io::Result<Attributes> {
     let attr = raw_attributes(tid)?;
     let reset_on_fork = attr.sched_flags & libc::SCHED_FLAG_RESET_ON_FORK as u64 != 0;
@@ -167,10 +168,10 @@ pub fn attributes(tid: u32) -> io::Result<Attributes> {
     Ok(Attributes { scheduling, nice: attr.sched_nice, slice })
 }
 
-/// Changes the attributes of `tid` (0: the calling thread). An idle thread keeps the nice value that it had.
+/// Changes the attributes of `tid` (0: the calling thread). An idle thread keeps its previous nice value.
 ///
 /// # Errors
-/// `ESRCH` where it is gone, `EPERM` without `CAP_SYS_NICE` (to lower a nice value, or to leave the idle policy).
+/// `ESRCH` if it is gone, `EPERM` without `CAP_SYS_NICE` (to lower a nice value, or to leave the idle policy).
 pub fn set_attributes(tid: u32, to: Attributes) -> io::Result<()> {
     // SAFETY: the structure is all integers, for which zero is a value.
     let mut attr: libc::sched_attr = unsafe { core::mem::zeroed() };
@@ -186,23 +187,24 @@ pub fn set_attributes(tid: u32, to: Attributes) -> io::Result<()> {
     set_raw_attributes(tid, &attr)
 }
 
-/// The slice that the kernel gives to threads that ask for none, as [`attributes`] tells it; zero before Linux 6.12.
+/// Returns the slice that the kernel gives to threads that request none, as [`attributes`] returns it; zero before
+/// Linux 6.12.
 ///
 /// # Errors
-/// No thread can be made.
+/// Fails if no thread can be created.
 pub fn default_slice() -> io::Result<Ns> {
     let ask = || {
         let own = attributes(0)?;
         set_attributes(0, Attributes { slice: Ns::ZERO, ..own })?;
         Ok(attributes(0)?.slice)
     };
-    // A thread of its own: the caller keeps what it has.
+    // On a separate thread, so that the caller's attributes stay the same.
     let asking = std::thread::Builder::new().spawn(ask)?;
     asking.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
 }
 
 pub(crate) fn raw_attributes(tid: u32) -> io::Result<libc::sched_attr> {
-    // SAFETY: the structure is all integers, of which the kernel fills as many bytes as found.
+    // SAFETY: the structure is all integers, of which the kernel fills at most `size` bytes.
     unsafe {
         let mut attr: libc::sched_attr = core::mem::zeroed();
         let size = size_of_val(&attr) as u32;
@@ -212,22 +214,22 @@ pub(crate) fn raw_attributes(tid: u32) -> io::Result<libc::sched_attr> {
 }
 
 pub(crate) fn set_raw_attributes(tid: u32, attr: &libc::sched_attr) -> io::Result<()> {
-    // SAFETY: the structure is all integers, of which the kernel reads as many bytes as it says itself.
+    // SAFETY: the structure is all integers, of which the kernel reads as many bytes as its `size` field says.
     check(unsafe { libc::syscall(libc::SYS_sched_setattr, pid(tid), &raw const *attr, 0) })
         .map(drop)
 }
 
 fn unknown(policy: u32) -> io::Error {
-    io::Error::other(format!("a scheduling policy {policy} that is unknown"))
+    io::Error::other(format!("unknown scheduling policy: {policy}"))
 }
 
 /// A mask of CPUs: bit `n % 64` of word `n / 64`.
 pub type Mask = [u64; 16];
 
-/// The CPUs on which `tid` may run (0: the calling thread).
+/// Returns the CPUs on which `tid` (0: the calling thread) may run.
 ///
 /// # Errors
-/// `ESRCH` where it is gone, `EINVAL` on machines of more than 1024 CPUs.
+/// `ESRCH` if it is gone, `EINVAL` on machines with more than 1024 CPUs.
 pub fn mask(tid: u32) -> io::Result<Mask> {
     let mut mask: Mask = [0; 16];
     let size = size_of_val(&mask);
@@ -238,11 +240,11 @@ pub fn mask(tid: u32) -> io::Result<Mask> {
     Ok(mask)
 }
 
-/// Confines `tid` (0: the calling thread) to `mask`.
+/// Restricts `tid` (0: the calling thread) to `mask`.
 ///
 /// # Errors
-/// `ESRCH` where it is gone, `EPERM` without the privilege, `EINVAL` where none of the CPUs is there, online and
-/// allowed by its cgroup.
+/// `ESRCH` if it is gone, `EPERM` without the privilege, `EINVAL` if none of the CPUs is present, online and allowed by
+/// its cgroup.
 pub fn set_mask(tid: u32, mask: &Mask) -> io::Result<()> {
     let size = size_of_val(mask);
     // SAFETY: the kernel reads `size` bytes.
@@ -250,21 +252,21 @@ pub fn set_mask(tid: u32, mask: &Mask) -> io::Result<()> {
         .map(drop)
 }
 
-/// Bounds for how long the threads of this process may run with real-time priority without sleeping: the kernel then
-/// sends `SIGXCPU` and, at the limit, `SIGKILL` (`RLIMIT_RTTIME`). For tests and for agents that sleep.
+/// Limits how long the threads of this process may run with real-time priority without sleeping: at the limit, the
+/// kernel sends `SIGKILL` (`RLIMIT_RTTIME`). For tests and for agents that sleep.
 ///
 /// # Errors
-/// `EPERM` where the limit was lower.
+/// `EPERM` if the limit was lower.
 pub fn limit_realtime(us: u64) -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: us, rlim_max: us };
     // SAFETY: a valid structure.
     check(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &limit) }.into()).map(drop)
 }
 
-/// Keeps all memory of this process, present and future, from being paged out.
+/// Prevents all present and future memory of this process from being paged out.
 ///
 /// # Errors
-/// `ENOMEM` beyond `RLIMIT_MEMLOCK`, `EPERM`.
+/// `ENOMEM` beyond `RLIMIT_MEMLOCK`; `EPERM` if that is 0 and the process lacks the privilege.
 pub fn lock_memory() -> io::Result<()> {
     // SAFETY: a system call on numbers.
     check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) }.into()).map(drop)
@@ -274,14 +276,14 @@ pub fn lock_memory() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Runs `test` on a thread of its own, whose scheduling does not matter.
-    fn apart(test: impl FnOnce() + Send) {
+    /// Runs `test` on a separate thread, whose scheduling may change.
+    fn on_own_thread(test: impl FnOnce() + Send) {
         std::thread::scope(|scope| scope.spawn(test).join().unwrap());
     }
 
     #[test]
-    fn an_idle_thread_is_and_keeps_its_nice_value() {
-        apart(|| {
+    fn a_thread_made_idle_keeps_its_nice_value() {
+        on_own_thread(|| {
             set_nice(0, 7).unwrap();
             set(0, Scheduling::IDLE).unwrap();
             assert_eq!(of(0).unwrap(), Scheduling::IDLE);
@@ -291,8 +293,8 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_set_and_returned() {
-        apart(|| {
+    fn attributes_read_back_as_set() {
+        on_own_thread(|| {
             let own = attributes(0).unwrap();
             assert_eq!((own.scheduling, own.nice), (Scheduling::ORDINARY, nice(0).unwrap()));
             let other = Attributes { nice: own.nice + 3, slice: Ns::from_ms(1), ..own };
@@ -310,7 +312,7 @@ mod tests {
 
     #[test]
     fn the_default_slice_is_returned_whatever_the_caller_has() {
-        apart(|| {
+        on_own_thread(|| {
             let before = default_slice().unwrap();
             set_attributes(0, Attributes { slice: Ns::from_ms(50), ..attributes(0).unwrap() })
                 .unwrap();
@@ -320,20 +322,20 @@ mod tests {
     }
 
     #[test]
-    fn a_real_time_thread_needs_the_privilege() {
-        apart(|| match set(0, Scheduling::fifo(1)) {
+    fn real_time_priority_needs_the_privilege() {
+        on_own_thread(|| match set(0, Scheduling::fifo(1)) {
             Ok(()) => assert_eq!(of(0).unwrap(), Scheduling::fifo(1)),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EPERM)),
         });
-        apart(|| {
-            let none = set(0, Scheduling { priority: 200, ..Scheduling::fifo(1) });
-            assert_eq!(none.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        on_own_thread(|| {
+            let result = set(0, Scheduling { priority: 200, ..Scheduling::fifo(1) });
+            assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EINVAL));
         });
     }
 
     #[test]
-    fn a_mask_is_what_it_was_set_to_and_never_empty() {
-        apart(|| {
+    fn a_mask_reads_back_as_set_and_an_empty_one_is_refused() {
+        on_own_thread(|| {
             let all = mask(0).unwrap();
             let first = (0..1024).find(|cpu| all[cpu / 64] >> (cpu % 64) & 1 == 1).unwrap();
             let mut one: Mask = [0; 16];
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_gone_is_gone() {
+    fn calls_on_a_thread_that_has_ended_fail() {
         let gone = std::thread::scope(|scope| scope.spawn(crate::thread::id).join().unwrap());
         for error in [of(gone).map(drop), set_nice(gone, 0), mask(gone).map(drop)] {
             assert_eq!(error.unwrap_err().raw_os_error(), Some(libc::ESRCH));
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_policies_come_back() {
+    fn policy_numbers_convert_both_ways() {
         for class in Class::ALL {
             for reset_on_fork in [false, true] {
                 let one = Scheduling { class, priority: 3, reset_on_fork };

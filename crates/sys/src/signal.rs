@@ -66,7 +66,7 @@ pub unsafe fn set_alternate_stack(stack: libc::stack_t) -> libc::stack_t {
     previous
 }
 
-/// Blocks every signal for the calling kernel thread (donors of stacks, which must never run a handler).
+/// Blocks every signal for the calling kernel thread: threads that provide stacks must never run a handler.
 pub fn block_all() {
     // SAFETY: the set is local.
     unsafe {

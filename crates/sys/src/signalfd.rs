@@ -43,7 +43,7 @@ pub fn block(signals: &[i32]) -> io::Result<()> {
 /// # Errors
 /// `EINVAL` if it is not a signal.
 pub fn raise(signal: i32) -> io::Result<()> {
-    // SAFETY: what is done at a signal is chosen elsewhere, and may be done at any time.
+    // SAFETY: the signal's action is chosen elsewhere, and may run at any time.
     match unsafe { libc::raise(signal) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -92,7 +92,7 @@ impl SignalFd {
             // SAFETY: all-zero is a valid value of this plain structure.
             let mut buffer: [libc::signalfd_siginfo; BATCH] = unsafe { core::mem::zeroed() };
             let (at, size) = (buffer.as_mut_ptr().cast(), size_of_val(&buffer));
-            // SAFETY: the buffer is as large as is said, and any bytes are valid in it.
+            // SAFETY: the buffer has the stated size, and any bytes are valid in it.
             let bytes = unsafe { libc::read(self.0.as_raw_fd(), at, size) };
             let n = usize::try_from(bytes).unwrap_or(0) / size_of::<libc::signalfd_siginfo>();
             signals.extend(buffer[..n].iter().map(|info| info.ssi_signo as i32));
@@ -120,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocked_signals_are_read_one_for_many_and_queued_ones_each() {
+    fn standard_signals_are_read_once_and_queued_ones_each_time() {
         let queued = libc::SIGRTMIN() + 3;
         block(&[libc::SIGUSR1, queued]).unwrap();
         let (descriptor, mut read) = (SignalFd::new().unwrap(), Vec::new());
         descriptor.set(&[libc::SIGUSR1, queued]).unwrap();
         for _ in 0..3 {
-            // To this thread only: the others of the test have them unblocked.
+            // To this thread only: in the test's other threads they are not blocked.
             raise(libc::SIGUSR1).unwrap();
             raise(queued).unwrap();
         }

@@ -10,7 +10,7 @@ use crate::isolated::run_in_child;
 /// had no packet. About 0.2 us.
 pub fn incoming_cpu(fd: RawFd) -> Option<u32> {
     let (mut cpu, mut size) = (-1i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: the value has the size that is said; the kernel checks the descriptor.
+    // SAFETY: the value has the stated size; the kernel checks the descriptor.
     let result = unsafe {
         libc::getsockopt(
             fd,
@@ -90,7 +90,7 @@ pub fn peer_process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     /// Missing in the `libc` crate for this target.
     const SO_PEERPIDFD: i32 = 77;
     let (mut fd, mut size) = (-1i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: the value has the size that is said.
+    // SAFETY: the value has the stated size.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -115,7 +115,7 @@ pub fn peer_process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32, u32)> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the value has the size that is said.
+    // SAFETY: the value has the stated size.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -144,7 +144,7 @@ pub fn local_addresses() -> io::Result<Vec<IpAddr>> {
     let mut addresses = Vec::new();
     let mut at = first;
     while !at.is_null() {
-        // SAFETY: `at` is a member of the list, which lives until it is freed below.
+        // SAFETY: `at` is a member of the list, which is freed only below.
         let entry = unsafe { &*at };
         // SAFETY: the address is null or has the size that its family says.
         addresses.extend(unsafe { ip(entry.ifa_addr) });
@@ -250,7 +250,7 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     #[test]
-    fn the_loopback_s_address_is_among_the_local_ones() {
+    fn local_addresses_include_loopback() {
         let all = local_addresses().unwrap();
         assert!(all.contains(&IpAddr::from([127, 0, 0, 1])), "{all:?}");
     }
@@ -261,7 +261,7 @@ mod tests {
             // IPv6 may be off.
             let Ok(listener) = TcpListener::bind(addr) else { continue };
             let stream = connect(&listener.local_addr().unwrap()).unwrap();
-            // Kept open: its end would be something to read.
+            // Kept open: end of file would make the stream readable.
             let (_accepted, peer) = listener.accept().unwrap();
             assert!(crate::epoll::wait_for(stream.as_fd(), crate::epoll::WRITE, None));
             assert!(stream.take_error().unwrap().is_none());

@@ -19,7 +19,7 @@ pub fn set_name(name: &core::ffi::CStr) {
 
 /// Returns the CPU on which the calling thread runs now, by the system's number. About 20 ns.
 pub fn current_cpu() -> u32 {
-    // SAFETY: no arguments; it cannot fail where the C library is newer than 2.6.
+    // SAFETY: no arguments; it cannot fail with a C library newer than 2.6.
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
@@ -32,7 +32,7 @@ pub fn signal(tid: u32, signal: i32) -> bool {
 /// Returns whether process `tgid` has a thread `tid`, even one that has ended but was not collected. One system call,
 /// which sends nothing.
 pub fn is_in(tid: u32, tgid: u32) -> bool {
-    // SAFETY: a system call on numbers; signal 0 is none.
+    // SAFETY: a system call on numbers; signal 0 only checks.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, 0) } == 0;
     // Asking requires no right to send.
     sent || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_futex_is_found_that_a_thread_sleeps_on() {
+    fn the_futex_on_which_a_thread_sleeps_is_found() {
         let word = core::sync::atomic::AtomicU32::new(0);
         let (id_tx, id_rx) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {

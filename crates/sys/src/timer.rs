@@ -79,7 +79,7 @@ impl ThreadTimer {
         let [it_value, it_interval] = [time, again].map(crate::futex::timespec);
         let time = libc::itimerspec { it_interval, it_value };
         let none = core::ptr::null_mut::<libc::itimerspec>();
-        // SAFETY: a valid time; a timer that is not there is an error and nothing else.
+        // SAFETY: a valid time; for a timer that does not exist, the call only fails.
         unsafe { libc::syscall(libc::SYS_timer_settime, self.0, 0, &raw const time, none) };
     }
 

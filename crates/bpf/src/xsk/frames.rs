@@ -1,33 +1,34 @@
-//! Where the frames are. Plain arithmetic: numbers of bytes from the start of the memory, and no memory.
+//! Ownership of the frames. Plain arithmetic on offsets from the start of the memory; touches no memory.
 
-/// No frame is free to be sent: too many are on their way already.
+/// No frame is free for sending: too many wait to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
 impl std::fmt::Display for Full {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("no frame is free: all wait to be sent")
+        f.write_str("no free frame: too many wait to be sent")
     }
 }
 
 impl std::error::Error for Full {}
 
-/// How the memory is cut.
+/// How the memory is divided into frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Bytes of a frame: a power of two.
+    /// Bytes per frame: a power of two.
     pub(super) size: u32,
-    /// Frames that can be with the kernel to be filled, or received and not yet taken; as many again can be sent.
+    /// Maximum number of frames that the kernel may fill or has filled and that were not yet taken; as many again may
+    /// be on their way out.
     pub(super) half: u32,
 }
 
 impl Layout {
-    /// Bytes of the memory.
+    /// Returns the size of the memory in bytes.
     pub(super) fn bytes(self) -> usize {
         self.half as usize * 2 * self.size as usize
     }
 
-    /// The start of the frame that holds `address`, if it and `length` bytes from it on are inside of one.
+    /// Returns the start of the frame that holds `length` bytes from `address` on; `None` if no single frame does.
     pub(super) fn frame_of(self, address: u64, length: u32) -> Option<u64> {
         let size = u64::from(self.size);
         let start = address & !(size - 1);
@@ -36,14 +37,14 @@ impl Layout {
         (inside && fits).then_some(start)
     }
 
-    /// Where the frame that starts at `start` ends.
+    /// Returns the end of the frame that starts at `start`.
     pub(super) fn end_of(self, start: u64) -> u64 {
         start + u64::from(self.size)
     }
 }
 
-/// Who has which frame (I1): `filling + sending + free = all`, of which `sending` is at most half, so that there is
-/// always something to receive with.
+/// The owner of each frame (I1): `filling + sending + free = all`. At most half are `sending`, so that some are always
+/// left for receiving.
 #[derive(Debug)]
 pub(super) struct Account {
     half: u32,
@@ -54,35 +55,35 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// All frames of `layout` are free.
+    /// Returns an account in which all frames of `layout` are free.
     pub(super) fn new(layout: Layout) -> Self {
         let free = (0..u64::from(layout.half) * 2).map(|n| n * u64::from(layout.size)).collect();
         Self { half: layout.half, free, filling: 0, sending: 0 }
     }
 
-    /// A frame for the kernel to fill, as long as it has less than half of them.
+    /// Takes a free frame for the kernel to fill; `None` if the kernel has half of all frames, or none is free.
     pub(super) fn next_to_fill(&mut self) -> Option<u64> {
         let frame = if self.filling < self.half { self.free.pop() } else { None };
         self.filling += u32::from(frame.is_some());
         frame
     }
 
-    /// `count` frames that the kernel filled were taken.
+    /// Records that `count` frames that the kernel filled were taken.
     pub(super) fn filled(&mut self, count: u32) {
         self.filling -= count;
     }
 
-    /// Gives back a frame that was taken.
+    /// Frees a frame that was taken.
     pub(super) fn recycle(&mut self, frame: u64) {
         self.free.push(frame);
     }
 
-    /// Whether one more frame may be sent.
+    /// Returns whether one more frame may be sent.
     pub(super) fn may_send(&self) -> bool {
         self.sending < self.half
     }
 
-    /// A free frame to send.
+    /// Takes a free frame to send.
     pub(super) fn next_to_send(&mut self) -> Result<u64, Full> {
         if !self.may_send() {
             return Err(Full);
@@ -92,18 +93,18 @@ impl Account {
         Ok(frame)
     }
 
-    /// A frame that was taken is sent on.
+    /// Records that a frame that was taken is being sent on.
     pub(super) fn send_on(&mut self) {
         self.sending += 1;
     }
 
-    /// The kernel has sent a frame.
+    /// Frees a frame that the kernel has sent.
     pub(super) fn sent(&mut self, frame: u64) {
         self.sending -= 1;
         self.free.push(frame);
     }
 
-    /// How many frames are on their way out.
+    /// Returns the number of frames being sent.
     pub(super) fn sending(&self) -> u32 {
         self.sending
     }
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_always_something_to_receive_with() {
+    fn sending_leaves_frames_for_receiving() {
         let mut account = Account::new(Layout { size: 2048, half: 4 });
         while account.next_to_send().is_ok() {}
         let mut filling = 0;

@@ -1,4 +1,4 @@
-//! Memory that the kernel shares: the frames themselves, and the rings.
+//! Memory shared with the kernel: the frames and the rings.
 
 use std::io;
 use std::ptr::NonNull;
@@ -13,14 +13,15 @@ pub(super) struct Mapping {
     length: usize,
 }
 
-// SAFETY: a mapping is not bound to the thread that made it, and the owner of this owns the mapping.
+// SAFETY: a mapping is not bound to the thread that made it, and this value owns it.
 unsafe impl Send for Mapping {}
-// SAFETY: what is shared is where the mapping is; code that touches its contents argues for that.
+// SAFETY: sharing this shares only the mapping's location; code that accesses the contents justifies that itself.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `length` bytes of zeroes. They are touched at once: the first packet should not wait for a page. Shared, for a
-    /// process that forks would write to copies of private pages, and the kernel would go on with the old ones.
+    /// Maps `length` zero bytes. They are populated at once, so that the first packet does not wait for a page fault.
+    /// The mapping is shared: after a fork, the process would write to copies of private pages, and the kernel would
+    /// use the old ones.
     pub(super) fn anonymous(length: usize) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -29,7 +30,7 @@ impl Mapping {
         Self::at(at.cast(), length)
     }
 
-    /// A ring of a socket.
+    /// Maps a ring of a socket.
     pub(super) fn of_socket(
         socket: BorrowedFd<'_>,
         offset: u64,
@@ -58,7 +59,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the very mapping that was made; its owner lends nothing that outlives it.
+        // SAFETY: our own mapping; its owner lends nothing that outlives it.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

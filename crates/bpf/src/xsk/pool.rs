@@ -1,4 +1,4 @@
-//! What the sockets of a queue share: the memory, the fill ring and the completion ring.
+//! The state shared by the sockets of a queue: the memory, the fill ring and the completion ring.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,22 +19,22 @@ use super::ring::Ring;
 pub(super) struct Shared {
     pub(super) layout: Layout,
     pub(super) memory: Mapping,
-    /// Taken once for a batch of frames, not for each.
+    /// Locked once per batch of frames, not per frame.
     pool: Mutex<Pool>,
 }
 
-/// What changes hands between the queue's sockets.
+/// The frames and rings that the queue's sockets use in turn.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) account: Account,
     fill: Ring<u64>,
     completion: Ring<u64>,
-    /// Frames that the kernel named and that there are not.
+    /// Number of addresses from the kernel that are outside the memory.
     invalid: u64,
 }
 
 impl Shared {
-    /// Registers memory of `layout` with the first socket of a queue, and gives the kernel frames to fill.
+    /// Registers memory of this `layout` with the first socket of a queue, and gives the kernel frames to fill.
     pub(super) fn register(fd: &OwnedFd, layout: Layout) -> io::Result<Self> {
         let memory = Mapping::anonymous(layout.bytes())?;
         let area = XdpUmemReg {
@@ -60,14 +60,14 @@ impl Shared {
         Ok(Self { layout, memory, pool: Mutex::new(pool) })
     }
 
-    /// The pool, for this thread alone. A caller's function that panicked held no lock, so there is no poison in it.
+    /// Locks the pool. Callers' functions never run under this lock, so poison does not matter.
     pub(super) fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Pool {
-    /// Takes back the frames that were sent.
+    /// Frees the frames that were sent.
     pub(super) fn reap(&mut self, layout: Layout) {
         while let Some(address) = self.completion.pop() {
             match layout.frame_of(address, 0) {
@@ -82,12 +82,15 @@ impl Pool {
     pub(super) fn refill(&mut self) {
         while let Some(frame) = self.account.next_to_fill() {
             let pushed = self.fill.push(frame);
-            debug_assert!(pushed, "I2: as many entries as frames that may be filled");
+            debug_assert!(
+                pushed,
+                "I2: the fill ring has an entry for each frame that may be filled"
+            );
         }
         self.fill.publish();
     }
 
-    /// Whether the kernel waits to be told that there are empty frames.
+    /// Returns whether the kernel must be notified of empty frames.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.fill.needs_wakeup()
     }
@@ -97,7 +100,7 @@ impl Pool {
     }
 }
 
-/// A ring of a socket.
+/// Maps a ring of a socket.
 pub(super) fn ring<T: Copy>(
     fd: &OwnedFd,
     offsets: &XdpRingOffset,

@@ -1,9 +1,9 @@
-//! One side of a ring that the kernel has the other side of.
+//! One side of a ring shared with the kernel.
 //!
-//! Both counters run freely and wrap at 2^32; the entry of a number is at the number modulo the ring's size, a power of
-//! two. The producer writes entries and then publishes its counter (release); the consumer reads the counter (acquire)
-//! and then the entries, and publishes its own counter when it has read them. So an entry is never written while the
-//! other side may read it. Each side keeps the other's counter as last seen, and looks again only when it must.
+//! Both counters run freely and wrap at 2^32; entry `n` is at `n` modulo the ring's size, a power of two. The producer
+//! writes entries and then publishes its counter (release). The consumer reads that counter (acquire), then the
+//! entries, and then publishes its own counter. So an entry is never written while the other side may read it. Each
+//! side caches the other's counter, and reads it again only if it must.
 
 use std::io;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use rustix::net::xdp::XdpRingOffset;
 
 use super::memory::Mapping;
 
-/// A ring of `T`, seen by one of its two sides.
+/// A ring of `T`, as seen by one side.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     memory: Mapping,
@@ -23,23 +23,23 @@ pub(super) struct Ring<T> {
     flags: Option<usize>,
     entries: usize,
     size: u32,
-    /// This side's counter: what it has written or read, published or not.
+    /// This side's counter: entries written or read, published or not.
     mine: u32,
-    /// The other side's counter when it was last looked at.
+    /// The other side's counter, as last read.
     theirs: u32,
     kind: PhantomData<T>,
 }
 
-/// The kernel asks to be woken.
+/// Flag: the kernel asks to be woken.
 const NEED_WAKEUP: u32 = 1;
 
 impl<T: Copy> Ring<T> {
-    /// How many bytes the ring of `size` entries at `offsets` takes.
+    /// Returns the size in bytes of a ring of `size` entries at `offsets`.
     pub(super) fn bytes(offsets: &XdpRingOffset, size: u32) -> usize {
         offset(offsets.desc) + size as usize * size_of::<T>()
     }
 
-    /// The ring of `size` entries in `memory`, where `offsets` says.
+    /// Returns the ring of `size` entries in `memory`, at `offsets`.
     pub(super) fn new(memory: Mapping, offsets: &XdpRingOffset, size: u32) -> io::Result<Self> {
         let (producer, consumer) = (offset(offsets.producer), offset(offsets.consumer));
         let (flags, entries) = (offsets.flags.map(offset), offset(offsets.desc));
@@ -49,7 +49,7 @@ impl<T: Copy> Ring<T> {
             && entries.is_multiple_of(align_of::<T>())
             && Self::bytes(offsets, size) <= memory.length();
         if !size.is_power_of_two() || !fit {
-            return Err(io::Error::other("a ring that does not fit its memory"));
+            return Err(io::Error::other("the ring does not fit its memory"));
         }
         let kind = PhantomData;
         let mut ring =
@@ -60,18 +60,18 @@ impl<T: Copy> Ring<T> {
     }
 
     fn counter(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: `new` has checked that four bytes at a multiple of four are inside of the mapping, which lives as
-        // long as `self`; the kernel uses them as an atomic word too.
+        // SAFETY: `new` has checked that `at` is aligned and inside the mapping, which lives as long as `self`; the
+        // kernel uses it as an atomic word too.
         unsafe { self.memory.base().add(at).cast().as_ref() }
     }
 
     fn entry(&self, number: u32) -> NonNull<T> {
         let index = (number & (self.size - 1)) as usize;
-        // SAFETY: `index` is below the size, and `new` has checked that as many entries are inside of the mapping.
+        // SAFETY: `index` is below the size, and `new` has checked that all entries are inside the mapping.
         unsafe { self.memory.base().add(self.entries).cast::<T>().add(index) }
     }
 
-    /// As producer: how many entries can be written now, at most `wanted` of which matter.
+    /// As producer: returns a lower bound of the entries that can be written now, up to date if it is below `wanted`.
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let room = |ring: &Self| ring.size - ring.mine.wrapping_sub(ring.theirs);
         if room(self) < wanted {
@@ -80,29 +80,29 @@ impl<T: Copy> Ring<T> {
         room(self)
     }
 
-    /// As producer: writes an entry, to be published. False if the ring is full.
+    /// As producer: writes an entry, to be published. Returns false if the ring is full.
     pub(super) fn push(&mut self, value: T) -> bool {
         if self.room(1) == 0 {
             return false;
         }
         // SAFETY: the entry is ours to write: the consumer's counter, read with acquire, is less than a ring's size
-        // behind, so it has read what was there; it does not read this entry before `publish`.
+        // behind, so the consumer has read the old value; it does not read this entry before `publish`.
         unsafe { self.entry(self.mine).write(value) };
         self.mine = self.mine.wrapping_add(1);
         true
     }
 
-    /// As producer: shows the consumer what was pushed.
+    /// As producer: makes the pushed entries visible to the consumer.
     pub(super) fn publish(&self) {
         self.counter(self.producer).store(self.mine, Ordering::Release);
     }
 
-    /// As producer: whether the consumer has read everything that was published.
+    /// As producer: returns whether the consumer has read all entries.
     pub(super) fn is_drained(&self) -> bool {
         self.counter(self.consumer).load(Ordering::Acquire) == self.mine
     }
 
-    /// As consumer: how many entries can be read now at least; 0 only if there is none.
+    /// As consumer: returns a lower bound of the entries that can be read now; 0 only if there is none.
     pub(super) fn waiting(&mut self) -> u32 {
         if self.theirs == self.mine {
             self.theirs = self.counter(self.producer).load(Ordering::Acquire);
@@ -116,18 +116,18 @@ impl<T: Copy> Ring<T> {
             return None;
         }
         // SAFETY: the producer's counter, read with acquire, is ahead of this entry, so it is written, and the producer
-        // does not write it again before `release`. Entries are numbers, of which every pattern of bits is one.
+        // does not write it again before `release`. Every bit pattern is a valid entry.
         let value = unsafe { self.entry(self.mine).read() };
         self.mine = self.mine.wrapping_add(1);
         Some(value)
     }
 
-    /// As consumer: gives the entries that were popped back to the producer.
+    /// As consumer: returns the popped entries to the producer.
     pub(super) fn release(&self) {
         self.counter(self.consumer).store(self.mine, Ordering::Release);
     }
 
-    /// Whether the kernel asks to be woken. Kernels that do not say (before 5.4) are always woken.
+    /// Returns whether the kernel asks to be woken. Kernels without this flag (before 5.4) are always woken.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.flags.is_none_or(|at| self.counter(at).load(Ordering::Relaxed) & NEED_WAKEUP != 0)
     }
@@ -144,7 +144,7 @@ mod tests {
     const OFFSETS: XdpRingOffset =
         XdpRingOffset { producer: 0, consumer: 64, desc: 128, flags: Some(8) };
 
-    /// Both sides of a ring in one memory, with their counters at `start`.
+    /// Both sides of a ring, with their counters at `start`. Each has its own memory; [`Pair::share`] copies it.
     struct Pair {
         producer: Ring<u64>,
         consumer: Ring<u64>,
@@ -166,7 +166,7 @@ mod tests {
             pair
         }
 
-        /// What shared memory does by itself: the counters and the entries of the two sides become the same.
+        /// Copies counters and entries between the two sides, as shared memory would.
         fn share(&self) {
             let copy = |from: &Ring<u64>, to: &Ring<u64>, at| {
                 to.counter(at).store(from.counter(at).load(Ordering::Relaxed), Ordering::Relaxed);
@@ -194,17 +194,17 @@ mod tests {
         }
     }
 
-    /// Numbers in a fixed order that looks like none.
+    /// Returns the next number of a fixed pseudo-random sequence.
     fn random(seed: &mut u64) -> u64 {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         *seed >> 33
     }
 
     #[test]
-    fn any_order_of_pushes_and_pops_is_that_of_a_queue() {
+    fn pushes_and_pops_in_any_order_behave_like_a_queue() {
         for seed in 0..200_u64 {
             let size = 1 << (seed % 5);
-            // Near the place where the counters wrap.
+            // Close to where the counters wrap.
             let mut pair = Pair::new(size, u32::MAX - (seed % 7) as u32);
             let mut model = std::collections::VecDeque::new();
             let mut state = seed;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_outside_of_its_memory_is_refused() {
+    fn a_ring_outside_its_memory_is_refused() {
         let length = Ring::<u64>::bytes(&OFFSETS, 8);
         let ring = |offsets: &XdpRingOffset, size| {
             Ring::<u64>::new(Mapping::anonymous(length).unwrap(), offsets, size)
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_woken_when_it_asks_or_cannot() {
+    fn the_kernel_is_woken_if_it_asks_or_cannot_ask() {
         let pair = Pair::new(2, 0);
         assert!(!pair.producer.needs_wakeup());
         pair.producer.counter(8).store(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The socket: bound to one queue, receiving and sending in batches.
+//! The socket: bound to one queue, receives and sends in batches.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,23 +22,24 @@ use super::ring::Ring;
 /// Whether frames are copied between the driver's memory and the socket's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
-    /// Not if the driver can do without.
+    /// Only if the driver does not support zero copy.
     #[default]
     Auto,
     /// Always. Works on every interface.
     Always,
-    /// Never: binding fails where the driver cannot.
+    /// Never: binding fails if the driver does not support zero copy.
     Never,
 }
 
-/// How a socket is made.
+/// The options of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many frames can wait to be received by a socket, and as many to be sent: a power of two.
+    /// Maximum number of frames that wait in a socket to be received, and of those that wait to be sent: a power of
+    /// two.
     pub frames: u32,
-    /// Bytes of a frame, of which the kernel takes 256 in front: 2048 or 4096.
+    /// Bytes per frame, of which the kernel uses the first 256: 2048 or 4096.
     pub frame_size: u32,
-    /// Whether frames are copied.
+    /// Whether frames are copied between the driver and the socket.
     pub copying: Copying,
 }
 
@@ -48,36 +49,36 @@ impl Default for Options {
     }
 }
 
-/// What happens to a frame that was received.
+/// What to do with a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameAction {
-    /// It is empty again.
+    /// Return it to the empty frames.
     Recycle,
-    /// It is sent as it is now. If too many are on their way it is dropped and counted.
+    /// Send it as it is now. If too many wait to be sent, it is dropped and counted.
     Send,
 }
 
-/// A frame that was received, for as long as the function that looks at it runs.
+/// A received frame, lent to the function that processes it.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// From where the packet begins to the end of the frame's memory.
+    /// From the start of the packet to the end of the frame.
     room: &'a mut [u8],
     length: usize,
 }
 
 impl Frame<'_> {
-    /// The packet, from the Ethernet header on.
+    /// Returns the packet, from the Ethernet header on.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.room[..self.length]
     }
 
-    /// The same, to be changed.
+    /// Returns the packet for changing it.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.room[..self.length]
     }
 
-    /// Makes the packet `length` bytes long. False if it would not fit.
+    /// Changes the packet's length to `length` bytes. Returns false if this does not fit the frame.
     pub fn resize(&mut self, length: usize) -> bool {
         let fits = length <= self.room.len();
         if fits {
@@ -87,55 +88,57 @@ impl Frame<'_> {
     }
 }
 
-/// What became of frames, since the socket was made.
+/// Counts of frames since the socket was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Dropped by the kernel: they did not fit a frame, or for want of memory.
+    /// Dropped by the kernel: too large for a frame, or out of memory.
     pub dropped: u64,
-    /// Dropped by the kernel because the program did not take them in time.
+    /// Dropped by the kernel because the receive ring was full.
     pub receive_full: u64,
     /// How often the kernel found no empty frame.
     pub no_empty_frame: u64,
-    /// Not sent because too many were on their way.
+    /// Not sent because too many waited to be sent.
     pub send_full: u64,
-    /// What the kernel said that made no sense (I4), or that it said of this program's frames.
+    /// Invalid descriptors: from the kernel (I4), or rejected by it.
     pub invalid: u64,
 }
 
-/// An AF_XDP socket on one queue of an interface. It receives what a program at XDP redirects to it.
+/// An AF_XDP socket on one queue of an interface. It receives what an XDP program redirects to it.
 #[derive(Debug)]
 pub struct XdpSocket {
     receive: Ring<XdpDesc>,
     transmit: Ring<XdpDesc>,
     fd: OwnedFd,
     shared: Arc<Shared>,
-    /// Of the batch that is being received: what goes back, and what goes on.
-    back: Vec<u64>,
-    on: Vec<XdpDesc>,
+    /// Frames of the current batch to recycle.
+    to_recycle: Vec<u64>,
+    /// Frames of the current batch to send.
+    to_send: Vec<XdpDesc>,
     invalid: u64,
     send_full: u64,
 }
 
-/// How often the kernel is asked to send before the caller gets the processor back: it sends 32 frames a time.
-const KICKS: u32 = 64;
+/// Maximum number of send calls per flush; the kernel sends 32 frames per call.
+const MAX_SEND_CALLS: u32 = 64;
 
 impl XdpSocket {
-    /// A socket on receive queue `queue` of the interface with index `interface`, in the calling thread's network
+    /// Binds a socket to receive queue `queue` of the interface with index `interface`, in the calling thread's network
     /// namespace. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
-    /// `EBUSY` if the queue has a socket already, `EINVAL` if there is no such queue, `ENODEV` if no such interface,
-    /// `EOPNOTSUPP` if copying is `Never` and the driver cannot; `InvalidInput` for options that make no sense.
+    /// `EBUSY` if the queue already has a socket, `EINVAL` if there is no such queue, `ENODEV` if there is no such
+    /// interface, `EOPNOTSUPP` if copying is `Never` and the driver does not support that; `InvalidInput` for invalid
+    /// options.
     pub fn bind(interface: u32, queue: u32, options: &Options) -> io::Result<Self> {
         let mut one = Self::bind_many(interface, queue, 1, options)?;
         one.pop().ok_or_else(|| io::Error::other("no socket"))
     }
 
-    /// `count` sockets on one queue, for a policy to choose among, with one memory. Each may be given to a thread of
-    /// its own.
+    /// Binds `count` sockets to one queue, among which a policy chooses. They share one memory; each may be used by a
+    /// different thread.
     ///
     /// # Errors
-    /// As [`Self::bind`]; also `InvalidInput` for no sockets or more than 64.
+    /// As for [`Self::bind`]; also `InvalidInput` if `count` is 0 or above 64.
     pub fn bind_many(
         interface: u32,
         queue: u32,
@@ -163,7 +166,7 @@ impl XdpSocket {
         Ok(sockets)
     }
 
-    /// The rings of a socket, before it is bound.
+    /// Creates the rings of a socket that is not bound yet.
     fn over(fd: OwnedFd, shared: &Arc<Shared>, entries: u32) -> io::Result<Self> {
         sockopt::set_xdp_rx_ring_size(&fd, entries)?;
         sockopt::set_xdp_tx_ring_size(&fd, entries)?;
@@ -173,66 +176,68 @@ impl XdpSocket {
             transmit: ring(&fd, &at.tx, XDP_PGOFF_TX_RING, entries)?,
             fd,
             shared: Arc::clone(shared),
-            back: Vec::new(),
-            on: Vec::new(),
+            to_recycle: Vec::new(),
+            to_send: Vec::new(),
             invalid: 0,
             send_full: 0,
         })
     }
 
-    /// Whether frames are not copied.
+    /// Returns whether frames are not copied.
     pub fn is_zero_copy(&self) -> io::Result<bool> {
         let options = sockopt::xdp_options(&self.fd)?;
         Ok(options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
-    /// Hands up to `most` frames that have come to `each`; how many. Does not wait ([`Self::wait`]). Frames that `each`
-    /// sends are on their way when this returns.
+    /// Passes up to `max` received frames to `each` and returns their number. Does not wait ([`Self::wait`]). Frames
+    /// that `each` sends are on their way when this returns.
     ///
     /// # Errors
-    /// The kernel's, on waking it.
+    /// The kernel's, from waking it.
     pub fn receive(
         &mut self,
-        most: usize,
+        max: usize,
         mut each: impl FnMut(&mut Frame<'_>) -> FrameAction,
     ) -> io::Result<usize> {
         let mut count = 0;
-        while count < most {
+        while count < max {
             let Some(full) = self.receive.pop() else { break };
             count += 1;
             let Some(start) = self.shared.layout.frame_of(full.addr, full.len) else {
-                // Its frame is lost to this queue: there is no telling which it was.
+                // The frame is lost to this queue: it cannot be identified.
                 self.invalid += 1;
                 continue;
             };
             let end = self.shared.layout.end_of(start);
-            // SAFETY: the kernel has given this frame to this socket, which gives it away only below (I1).
+            // SAFETY: the kernel has given this frame to this socket, which passes it on only below (I1).
             let mut frame = unsafe { lend(&self.shared.memory, end, full) };
             let then = each(&mut frame);
             let length = u32::try_from(frame.length).unwrap_or(0);
             match then {
-                FrameAction::Recycle => self.back.push(start),
-                FrameAction::Send => {
-                    self.on.push(XdpDesc { len: length, options: XdpDescOptions::empty(), ..full })
-                }
+                FrameAction::Recycle => self.to_recycle.push(start),
+                FrameAction::Send => self.to_send.push(XdpDesc {
+                    len: length,
+                    options: XdpDescOptions::empty(),
+                    ..full
+                }),
             }
         }
         self.receive.release();
-        self.settle(count)?;
+        self.finish_batch(count)?;
         Ok(count)
     }
 
-    /// What becomes of a batch of `count` frames.
-    fn settle(&mut self, count: usize) -> io::Result<()> {
+    /// Recycles and sends the `count` frames of a batch.
+    fn finish_batch(&mut self, count: usize) -> io::Result<()> {
         let layout = self.shared.layout;
         let mut pool = self.shared.pool();
         pool.reap(layout);
         pool.account.filled(u32::try_from(count).unwrap_or(u32::MAX));
-        for frame in self.back.drain(..) {
+        for frame in self.to_recycle.drain(..) {
             pool.account.recycle(frame);
         }
-        let sends = !self.on.is_empty();
-        for frame in self.on.drain(..) {
+        let sends = !self.to_send.is_empty();
+        for frame in self.to_send.drain(..) {
             if pool.account.may_send() && self.transmit.push(frame) {
                 pool.account.send_on();
             } else {
@@ -249,10 +254,10 @@ impl XdpSocket {
         if wake { self.wake_receiver() } else { Ok(()) }
     }
 
-    /// Gives a packet, from the Ethernet header on, to be sent; [`Self::flush`] sends it.
+    /// Queues a packet that starts with the Ethernet header; [`Self::flush`] sends it.
     ///
     /// # Errors
-    /// [`Full`] if too many are on their way, or it is longer than a frame.
+    /// [`Full`] if too many wait to be sent, or if the packet is longer than a frame.
     pub fn send(&mut self, packet: &[u8]) -> Result<(), Full> {
         let layout = self.shared.layout;
         let length = u32::try_from(packet.len()).map_err(|_| Full)?;
@@ -278,18 +283,18 @@ impl XdpSocket {
         pool.account.next_to_send()
     }
 
-    /// Has the kernel send what was given to it. What it cannot take now, it is asked again at the next call.
+    /// Makes the kernel send the queued packets. The next call retries those that it cannot accept now.
     ///
     /// # Errors
-    /// The kernel's: `ENETDOWN`, `ENXIO` when the interface is down or gone.
+    /// The kernel's: `ENETDOWN` or `ENXIO` if the interface is down or gone.
     pub fn flush(&mut self) -> io::Result<()> {
         self.transmit.publish();
-        for _ in 0..KICKS {
+        for _ in 0..MAX_SEND_CALLS {
             if self.transmit.is_drained() || !self.transmit.needs_wakeup() {
                 break;
             }
             match send(&self.fd, &[], SendFlags::DONTWAIT) {
-                // It has sent its share, there is more.
+                // It has sent its batch, and there is more.
                 Ok(_) | Err(Errno::AGAIN) => {}
                 Err(Errno::BUSY | Errno::NOBUFS | Errno::INTR) => break,
                 Err(error) => return Err(error.into()),
@@ -299,7 +304,7 @@ impl XdpSocket {
         Ok(())
     }
 
-    /// Waits until frames have come or `limit` has passed; whether they have.
+    /// Waits until frames have arrived or `limit` has passed. Returns whether any have arrived.
     ///
     /// # Errors
     /// The kernel's.
@@ -308,14 +313,14 @@ impl XdpSocket {
             return Ok(true);
         }
         let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
-        let mut of = [PollFd::new(&self.fd, PollFlags::IN)];
-        match poll(&mut of, Some(&limit)) {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        match poll(&mut fds, Some(&limit)) {
             Ok(_) | Err(Errno::INTR) => Ok(self.receive.waiting() > 0),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// What became of frames.
+    /// Returns the counts of frames.
     ///
     /// # Errors
     /// The kernel's.
@@ -353,30 +358,30 @@ fn open() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?)
 }
 
-/// The most sockets of a queue: as many as a policy can have executors.
-const MOST: u32 = 64;
+/// Maximum number of sockets on a queue: the maximum number of executors of a policy.
+const MAX_SOCKETS: u32 = 64;
 
 fn layout(sockets: u32, options: &Options) -> io::Result<Layout> {
     let (frames, size) = (options.frames, options.frame_size);
-    let sound = frames.is_power_of_two() && frames <= 1 << 16 && matches!(size, 2048 | 4096);
-    if sound && (1..=MOST).contains(&sockets) {
+    let is_valid = frames.is_power_of_two() && frames <= 1 << 16 && matches!(size, 2048 | 4096);
+    if is_valid && (1..=MAX_SOCKETS).contains(&sockets) {
         return Ok(Layout { size, half: frames * sockets });
     }
     let text = format!(
-        "{sockets} sockets with {frames} frames of {size} bytes: \
-         1 to {MOST} sockets, a power of two of frames, 2048 or 4096 bytes"
+        "invalid options: {sockets} sockets with {frames} frames of {size} bytes; allowed are 1 to \
+         {MAX_SOCKETS} sockets, a power of two of frames (65536 at most), and 2048 or 4096 bytes"
     );
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-/// The bytes from `desc` on to `end`, which [`Layout::frame_of`] has found to be inside of one frame.
+/// Returns the bytes from `desc` to `end`, which [`Layout::frame_of`] has found to be inside one frame.
 ///
 /// # Safety
 /// The frame has no other user for as long as the result lives.
 unsafe fn lend(memory: &Mapping, end: u64, desc: XdpDesc) -> Frame<'_> {
     let (from, to) = (desc.addr as usize, end as usize);
     assert!(from <= to && to <= memory.length(), "I4");
-    // SAFETY: the range is inside of the mapping, which outlives the frame, and has no other user.
+    // SAFETY: the range is inside the mapping, which outlives the frame, and has no other user.
     let room =
         unsafe { std::slice::from_raw_parts_mut(memory.base().as_ptr().add(from), to - from) };
     Frame { length: (desc.len as usize).min(room.len()), room }

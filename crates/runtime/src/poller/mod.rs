@@ -44,7 +44,7 @@ impl Drop for Registration {
     }
 }
 
-/// The watched descriptors of a runtime.
+/// The watched descriptors of a runtime, and its epoll instance.
 pub(crate) struct Poller {
     epoll: Epoll,
     /// Held by the thread that polls.
@@ -93,13 +93,13 @@ impl Poller {
     /// Registers a descriptor.
     ///
     /// # Errors
-    /// Fails if epoll does not watch descriptors of this kind, if it watches this one already, if a limit of the
-    /// system is reached or if the table is full.
+    /// Fails if epoll does not support descriptors of this kind, if it already watches this one, if a system limit is
+    /// reached, or if the table is full.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<Registration> {
         let _guard = NoPreempt::new();
         let key = SOURCES.allocate()?;
         let source = SOURCES.get(key).expect("just allocated");
-        // Frees the slot if the system refuses.
+        // Frees the slot on failure.
         let registration = Registration { key, source };
         self.epoll.add(fd, key.0).map_err(|error| explain(error, fd))?;
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -151,7 +151,7 @@ impl Poller {
     }
 }
 
-/// Adds to what the system says about `fd` what it means here.
+/// Explains the system's error about `fd` in the runtime's terms.
 fn explain(error: io::Error, fd: BorrowedFd<'_>) -> io::Error {
     let (kind, why) = match error.raw_os_error() {
         Some(libc::EPERM) => (
@@ -159,7 +159,7 @@ fn explain(error: io::Error, fd: BorrowedFd<'_>) -> io::Error {
             "epoll does not support regular files and directories; use heddle::fs or heddle::blocking",
         ),
         Some(libc::EEXIST) => {
-            (io::ErrorKind::AlreadyExists, "the runtime watches it already; duplicate it first")
+            (io::ErrorKind::AlreadyExists, "the runtime already watches it; duplicate it first")
         }
         _ => return error,
     };

@@ -81,13 +81,13 @@ impl<T: Default> Slab<T> {
     /// Allocates a slot, which still holds what its last owner left in it. The caller holds off preemption.
     ///
     /// # Errors
-    /// Fails if all four million are in use.
+    /// Fails if all four million slots are in use.
     pub(crate) fn allocate(&self) -> io::Result<Key> {
         let mut free = self.free_list();
         let index = if free.first == NONE { free.used } else { free.first };
         let Some(segment) = self.segments.get(index as usize / SEGMENT) else {
             return Err(io::Error::other(
-                "cannot watch another descriptor: four million are registered, the most that fit",
+                "cannot watch another descriptor: four million are registered, the maximum",
             ));
         };
         let slot = &segment.get_or_init(|| (0..SEGMENT).map(|_| Slot::default()).collect())

@@ -7,9 +7,9 @@
 //! - *The slot is free by then, or has a new owner.* Its generation differs and the event is dropped.
 //! - *The slot changes owners between the check and the report.* Then the new owner gets a report that is not its
 //!   own: its word says "ready" and one waiter wakes, or all do if the event said that the old descriptor broke.
-//!   Neither does harm: a waiter retries its operation and goes on waiting if that would block, as after any edge
-//!   that another task used up, and a task that waits for a connection asks the socket for the outcome
-//!   (`net::tcp`). Nothing is lost either: reports are counted, so this one cannot hide one of the new owner's own.
+//!   Neither does harm: a waiter retries its operation and continues to wait if that would block, as after any edge
+//!   that another task consumed, and a task that waits for a connection asks the socket for the outcome (`net::tcp`).
+//!   Nothing is lost either: reports are counted, so this one cannot hide one of the new owner's.
 //!
 //! A source that is removed has no waiters: they borrow the handle whose drop removes it.
 
@@ -50,8 +50,8 @@ impl Source {
         }
     }
 
-    /// Runs `op` until it reports something else than `WouldBlock`, and in between sleeps until the descriptor is
-    /// ready. Returns `None` once `deadline` has passed; even then it tries `op` once more, to take what is there.
+    /// Runs `op` until it returns something other than `WouldBlock`, and sleeps in between until the descriptor is
+    /// ready. Returns `None` once `deadline` has passed, after trying `op` once more.
     pub(crate) fn run<R>(
         &self,
         interest: Interest,

@@ -1,4 +1,4 @@
-//! A task: its control block, which lies on its own stack; the handle to it; and what it asks of its scheduler.
+//! Tasks: the control block, which lies on the task's stack; the handle to it; and the scheduler's interface to tasks.
 
 mod scheduler;
 
@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-/// Where a task is, as the holder of its run queue's lock knows it.
+/// Where a task is, as seen under its run queue's lock.
 ///
 /// ```text
 ///            new, woken               picked
@@ -22,27 +22,27 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 ///    +-------------- had been woken before it parked -----+
 /// ```
 ///
-/// A task on its way to a queue through its inbox is marked in advance: as Queued if it is new, else as Absent.
+/// A task in an inbox, on its path to a run queue, is Queued if it is new, else Absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Run {
-    /// It does not exist, or sleeps.
+    /// Does not exist, or sleeps.
     Absent = 0,
-    /// In the run queue of its home.
+    /// In its home run queue.
     Queued = 1,
     /// On a worker.
     Running = 2,
 }
 
 impl Run {
-    /// Whether the diagram has an arrow from `self` to `to`. A task that leaves a queue runs; one that runs is picked
-    /// by no worker.
-    fn leads_to(self, to: Run) -> bool {
+    /// Returns whether the diagram has an arrow from `self` to `to`: a task leaves a queue only to run, and no worker
+    /// picks a running task.
+    fn can_become(self, to: Run) -> bool {
         !matches!((self, to), (Run::Queued, Run::Absent) | (Run::Running, Run::Running))
     }
 }
 
-/// Whether a task's runtime still exists.
+/// Tracks whether a task's runtime still exists.
 pub(crate) type Liveness = crate::liveness::Liveness<dyn Scheduler>;
 
 /// A registered destructor of a thread-local variable.
@@ -51,38 +51,38 @@ pub(crate) struct Destructor {
     pub(crate) object: *mut c_void,
 }
 
-/// The control block of a task, at the upper end of its stack.
+/// The control block of a task, at the top of its stack.
 ///
 /// Blocks are never unmapped: a stale [`TaskRef`] points to a valid block, perhaps of a later task.
 #[repr(C, align(64))]
 pub(crate) struct Task {
-    /// The runtime's link in an inbox; first, so that its address is the task's.
+    /// Link in an inbox. First, so that its address is the task's.
     pub(crate) inbox: InboxNode,
     /// Saved stack pointer while the task is off CPU.
     pub(crate) sp: Cell<usize>,
     /// Thread control block.
     pub(crate) fs: usize,
-    /// How it sleeps and is woken.
+    /// State of sleeping and waking.
     pub(crate) wake: WakeWord,
-    /// Index of the run queue to which it belongs; written under that queue's lock or by its waker.
+    /// Index of its run queue; written under that queue's lock or by its waker.
     pub(crate) home: AtomicU32,
     /// CPU on which it was created or last ran.
     pub(crate) cpu: AtomicU32,
     run: AtomicU8,
-    /// Whether it has ended, and who waits for that.
+    /// Whether it has ended, and its joiner.
     pub(crate) end: EndWord,
     sched: Cell<Option<&'static dyn Scheduler>>,
-    /// Tells whether `sched` still exists, for others than the task itself.
+    /// Whether `sched` still exists, for users other than the task itself.
     liveness: AtomicPtr<Liveness>,
     id: Cell<TaskId>,
     dtors: UnsafeCell<Vec<Destructor>>,
     has_keys: Cell<bool>,
     name: UnsafeCell<Option<Box<str>>>,
     pub(crate) stack: Stack,
-    /// How many tasks its runtime had made before.
+    /// Number of tasks that its runtime created before it.
     #[cfg(feature = "trace")]
     pub(crate) number: std::sync::atomic::AtomicU64,
-    /// Where the closure and the first frame begin: everything below is free.
+    /// Start of the closure and the first frame; everything below is free.
     pub(crate) top: Cell<usize>,
 }
 
@@ -91,18 +91,17 @@ pub(crate) struct Task {
 pub(crate) struct Stack {
     /// Lowest address: the guard.
     pub(crate) base: usize,
-    /// Bytes in all, guard included.
+    /// Size in bytes, including the guard.
     pub(crate) size: usize,
     /// Index of its size class.
     pub(crate) class: u8,
 }
 
-/// Bytes at the lower end of a stack that fault.
+/// Size of the guard: bytes at the lower end of a stack that fault.
 pub(crate) const GUARD: usize = 16 * 1024;
 
 thread_local! {
-    /// The task that this FS base belongs to. Constant for the life of a task, hence right however the compiler
-    /// caches it.
+    /// The task that owns this FS base. Constant for the lifetime of a task, so the compiler may cache it in any path.
     static CURRENT: Cell<*const Task> = const { Cell::new(std::ptr::null()) };
 }
 
@@ -130,19 +129,19 @@ impl Task {
         }
     }
 
-    /// The task that calls; none in the scheduler and in ordinary threads.
+    /// Returns the calling task; `None` in the scheduler and in ordinary threads.
     #[inline]
     pub(crate) fn current() -> Option<&'static Task> {
         // SAFETY: null or a block, and blocks are never unmapped.
         unsafe { CURRENT.get().as_ref() }
     }
 
-    /// Says that the calling context, which has this task's FS, is this task.
+    /// Makes this task the current one in the calling context, which has its FS base.
     pub(crate) fn set_current(&self) {
         CURRENT.set(self);
     }
 
-    /// Says that the calling context is no task any more.
+    /// Marks the calling context as no longer a task.
     pub(crate) fn leave_current() {
         CURRENT.set(std::ptr::null());
     }
@@ -163,75 +162,75 @@ impl Task {
 
     #[inline]
     pub(crate) fn set_run(&self, run: Run) {
-        debug_assert!(self.run().leads_to(run), "{}: {:?} to {run:?}", self.id(), self.run());
+        debug_assert!(self.run().can_become(run), "{}: {:?} to {run:?}", self.id(), self.run());
         self.run.store(run as u8, Ordering::Relaxed);
     }
 
-    /// The runtime that the task belongs to. For the task itself and for its runtime's threads; see [`Task::liveness`].
+    /// Returns the task's runtime. For the task itself and its runtime's threads; others use [`Task::liveness`].
     #[inline]
     pub(crate) fn sched(&self) -> &'static dyn Scheduler {
         self.sched.get().expect("a task that runs or waits has a scheduler")
     }
 
-    /// The runtime that the block last served, with its id there.
+    /// Returns the runtime that the block last belonged to, with its id there.
     pub(crate) fn owner(&self) -> Option<(&'static dyn Scheduler, TaskId)> {
         self.sched.get().map(|s| (s, self.id.get()))
     }
 
-    /// Whether the runtime that the task belongs to still exists; none for a block without a runtime.
+    /// Returns the liveness of the task's runtime; `None` if the block has no runtime.
     #[inline]
     pub(crate) fn liveness(&self) -> Option<&'static Liveness> {
-        // SAFETY: null or what `adopt` was given.
+        // SAFETY: null, or the reference that `adopt` stored.
         unsafe { self.liveness.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Gives the block to a runtime. The caller owns the block alone.
+    /// Assigns the block to a runtime. The caller is the block's only owner.
     pub(crate) fn adopt(&self, owner: &'static dyn Scheduler, id: TaskId) {
         self.liveness.store(ptr::from_ref(owner.liveness()).cast_mut(), Ordering::Release);
         self.sched.set(Some(owner));
         self.id.set(id);
     }
 
-    /// The block has no runtime any more. The caller owns the block alone.
+    /// Detaches the block from its runtime. The caller is the block's only owner.
     pub(crate) fn disown(&self) {
         self.liveness.store(ptr::null_mut(), Ordering::Release);
         self.sched.set(None);
         self.id.set(TaskId(u32::MAX));
     }
 
-    /// Forgets the last task. The caller owns the block alone.
+    /// Clears the state of the previous task. The caller is the block's only owner.
     #[inline]
     pub(crate) fn reset(&self) {
         self.wake.reset();
         self.end.reset();
     }
 
-    /// Destructors to run at its end. For the task itself only.
+    /// Returns the destructors to run when the task ends. For the task itself only.
     #[allow(clippy::mut_from_ref)]
     pub(crate) fn dtors(&self) -> &mut Vec<Destructor> {
-        // SAFETY: only the task itself asks, and never keeps the reference over a call that asks again.
+        // SAFETY: only the task itself calls this, and never holds the reference across another such call.
         unsafe { &mut *self.dtors.get() }
     }
 
-    /// Whether it may have set a value of a `pthread_key_t`. For the task itself only.
+    /// Returns whether the task may have set a value of a `pthread_key_t`. For the task itself only.
     pub(crate) fn has_keys(&self) -> &Cell<bool> {
         &self.has_keys
     }
 
-    /// The name given at creation.
+    /// Returns the name given at creation.
     pub(crate) fn name(&self) -> Option<&str> {
         // SAFETY: written before the task is published and not again until its block is recycled.
         unsafe { (*self.name.get()).as_deref() }
     }
 
-    /// Sets the name. The caller owns the block alone.
+    /// Sets the name. The caller is the block's only owner.
     pub(crate) fn set_name(&self, name: Option<Box<str>>) {
         // SAFETY: by the caller's promise.
         unsafe { *self.name.get() = name };
     }
 }
 
-/// A task, by address: always valid, though the task may have ended and another one live there.
+/// A task by address. Always valid, but the task may have ended and another may use its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskRef(NonNull<Task>);
 
@@ -254,7 +253,7 @@ impl TaskRef {
         self.0.as_ptr() as usize
     }
 
-    /// The task at `addr`.
+    /// Returns the task at `addr`.
     ///
     /// # Safety
     /// `addr` came from [`TaskRef::addr`], or is the address of a task's inbox node.
@@ -275,8 +274,9 @@ mod tests {
     #[test]
     fn a_task_goes_from_state_to_state_along_the_arrows() {
         let task = task();
-        let way = [Run::Queued, Run::Running, Run::Queued, Run::Running, Run::Absent, Run::Running];
-        way.into_iter().for_each(|run| task.set_run(run));
+        let path =
+            [Run::Queued, Run::Running, Run::Queued, Run::Running, Run::Absent, Run::Running];
+        path.into_iter().for_each(|run| task.set_run(run));
         assert_eq!(task.run(), Run::Running);
     }
 

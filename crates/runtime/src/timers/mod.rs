@@ -1,13 +1,13 @@
 //! Tasks that sleep until a time.
 //!
-//! Each CPU has a wheel of its own, under a lock that is almost always free: tasks that run there set timers in it,
-//! and any thread fires or cancels them. A timer lies on the stack of the task that waits for it, so that setting one
-//! allocates nothing.
+//! Each CPU has its own wheel, under a lock that is almost always free: tasks that run there set timers in it, and any
+//! thread fires or cancels them. A timer lies on the stack of the task that waits for it, so setting one allocates
+//! nothing.
 //!
-//! *Firing against cancelling.* Both take the lock of the wheel. A timer that fires is taken out, its task noted, and
-//! then, as the last thing that touches it, marked as fired; its owner, which may find the mark without the lock, can
-//! leave its stack frame from then on. The task is woken after that. If it has gone on meanwhile, it wakes once too
-//! often somewhere else, as all that wait are prepared to.
+//! *Firing races with cancelling.* Both take the wheel's lock. Firing removes the timer, copies out its task and then,
+//! as the last access, marks the timer as fired. The owner may see this mark without the lock and leave its stack
+//! frame. The task is woken after that. If it has already moved on, this is a spurious wakeup, which every wait
+//! tolerates.
 
 mod wheel;
 
@@ -17,7 +17,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use wheel::Wheel;
 
-/// All timers of a runtime. `W` says who waits.
+/// All timers of a runtime. `W` identifies the waiter.
 pub(crate) struct Timers<W> {
     shards: Box<[Shard<W>]>,
 }
@@ -26,30 +26,30 @@ pub(crate) struct Timers<W> {
 #[repr(align(128))]
 struct Shard<W> {
     lock: SpinLock,
-    /// [`Wheel::next`], for all to read.
+    /// A copy of [`Wheel::next`] that can be read without the lock.
     next: AtomicU64,
     wheel: UnsafeCell<Wheel<Waiter<W>>>,
 }
 
-// SAFETY: the wheel is used under the lock only; timers that are set belong to it.
+// SAFETY: the wheel is used only under the lock; timers that are set belong to it.
 unsafe impl<W: Send> Sync for Shard<W> {}
 // SAFETY: as above.
 unsafe impl<W: Send> Send for Shard<W> {}
 
 struct Waiter<W> {
     who: W,
-    /// Only the owner touches the timer from here on.
+    /// Once true, only the owner accesses the timer.
     fired: AtomicBool,
 }
 
-/// A time for which a task waits.
+/// A deadline for which a task waits.
 pub(crate) struct Timer<W> {
     link: wheel::Timer<Waiter<W>>,
     shard: Cell<usize>,
 }
 
 impl<W> Timer<W> {
-    /// A timer for `who` that is not set yet.
+    /// Returns a timer for `who` that is not set yet.
     pub(crate) fn new(deadline: Ns, who: W) -> Timer<W> {
         let waiter = Waiter { who, fired: AtomicBool::new(false) };
         Timer { link: wheel::Timer::new(deadline, waiter), shard: Cell::new(0) }
@@ -69,7 +69,7 @@ impl<W> Shard<W> {
         Ns(self.next.load(Ordering::Acquire))
     }
 
-    /// Runs `f` on the wheel. The caller cannot be preempted meanwhile.
+    /// Runs `f` on the wheel. Preemption is off.
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&mut Wheel<Waiter<W>>) -> R) -> R {
         self.lock.lock();
@@ -87,10 +87,10 @@ impl<W: Copy> Timers<W> {
         Timers { shards: (0..cpus).map(|_| Shard::new()).collect() }
     }
 
-    /// Sets `timer` on the CPU with this index; whether it is now the earliest of all. Preemption is off.
+    /// Sets `timer` on the CPU with this index. Returns whether it is now the earliest of all. Preemption is off.
     ///
     /// # Safety
-    /// It stays where it is, and is not set again, until [`Timers::cancel`].
+    /// The timer stays where it is, and is not set again, until [`Timers::cancel`].
     #[inline]
     pub(crate) unsafe fn set(&self, cpu: usize, timer: &Timer<W>) -> bool {
         timer.shard.set(cpu);
@@ -103,7 +103,7 @@ impl<W: Copy> Timers<W> {
         first && timer.link.deadline <= self.next()
     }
 
-    /// Takes back `timer`, which was set, if it has not fired. Preemption is off.
+    /// Cancels `timer`, which was set, if it has not fired. Preemption is off.
     #[inline]
     pub(crate) fn cancel(&self, timer: &Timer<W>) {
         let fired = &timer.link.who.fired;
@@ -118,21 +118,20 @@ impl<W: Copy> Timers<W> {
         });
     }
 
-    /// The earliest deadline, or a time before it if the timer that had the earliest one was cancelled; [`Ns::MAX`]
-    /// if there is none. A thread that sleeps until then and finds that nothing is due ([`Timers::pop_due`]) gets a
-    /// later one.
+    /// Returns the earliest deadline, or a time before it if the earliest timer was cancelled; [`Ns::MAX`] if there is
+    /// none. After a thread has slept until then and [`Timers::pop_due`] found nothing, this returns a later time.
     #[inline]
     pub(crate) fn next(&self) -> Ns {
         self.shards.iter().map(Shard::next).min().unwrap_or(Ns::MAX)
     }
 
-    /// Takes out the first timer that is due; who waits for it. Those of one deadline fire in the order in which they
-    /// were set on a CPU. Preemption is off.
+    /// Removes the first timer that is due and returns its waiter. Timers with the same deadline on the same CPU fire
+    /// in the order in which they were set. Preemption is off.
     pub(crate) fn pop_due(&self, now: Ns) -> Option<W> {
         loop {
             let shards = self.shards.iter().map(|shard| (shard.next(), shard));
             let (at, shard) = shards.min_by_key(|&(next, _)| next).filter(|&(at, _)| at <= now)?;
-            // What is due then and no later: another CPU may have the next one.
+            // Only up to `at`: another CPU may have the next one.
             if let Some(who) = shard.pop(at) {
                 return Some(who);
             }
@@ -144,7 +143,7 @@ impl<W: Copy> Shard<W> {
     fn pop(&self, now: Ns) -> Option<W> {
         self.with(|wheel| {
             let timer = wheel.pop(now)?;
-            // SAFETY: it was set, so it stays where it is until its owner finds the mark.
+            // SAFETY: it was set, so it stays where it is until its owner sees the mark.
             let waiter = unsafe { &(*timer.as_ptr()).who };
             let who = waiter.who;
             waiter.fired.store(true, Ordering::Release);

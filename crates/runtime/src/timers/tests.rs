@@ -7,17 +7,17 @@ use std::sync::atomic::AtomicUsize;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// On this CPU, so far from now; negative where it is overdue.
+    /// Sets a timer on this CPU, at this time from now; negative if overdue.
     Set(usize, i64),
-    /// The one of those that are set whose place is this, modulo their number.
+    /// Cancels the nth timer that is set, modulo their number.
     Cancel(usize),
-    /// Lets time pass and everything fire that is due.
+    /// Advances time and fires everything that is due.
     Pass(u64),
-    /// Lets time pass, and so many fire.
+    /// Advances time and fires at most this many.
     Fire(u64, usize),
 }
 
-/// Times of every magnitude, round ones often.
+/// Times of every magnitude, many of them powers of two.
 fn time() -> impl Strategy<Value = u64> {
     (0u32..44, any::<u64>(), any::<bool>()).prop_map(|(bits, noise, round)| {
         let at = 1u64 << bits;
@@ -36,7 +36,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Both, side by side.
+/// The timers under test and the sorted map, side by side.
 struct Pair {
     timers: Timers<u64>,
     set: BTreeMap<(Ns, u64), Box<Timer<u64>>>,
@@ -48,7 +48,7 @@ struct Pair {
 impl Pair {
     fn new(cpus: usize) -> Pair {
         let timers = Timers::new(cpus);
-        // As after some days.
+        // As after some days of uptime.
         Pair { timers, set: BTreeMap::new(), now: Ns(1 << 49), cpus, cancelled: false }
     }
 
@@ -80,7 +80,7 @@ impl Pair {
                 (Some(number), Some((_, timer))) if number == timer.link.who.who => {
                     self.timers.cancel(&timer);
                 }
-                // Of one deadline on several CPUs, any may come first.
+                // Among equal deadlines on several CPUs, any may come first.
                 (Some(number), Some(((at, other), timer))) if self.cpus > 1 => {
                     let theirs = self.set.remove(&(at, number)).expect("of the same deadline");
                     self.timers.cancel(&theirs);
@@ -131,7 +131,7 @@ proptest! {
 }
 
 #[test]
-fn the_ends_of_time_can_be_waited_for() {
+fn a_timer_can_be_set_to_the_first_and_last_times() {
     let timers: Timers<u32> = Timers::new(1);
     let all = [u64::MAX - 1, 0, 1 << 63, 1].map(|at| Timer::new(Ns(at), at.count_ones()));
     // SAFETY: they are cancelled below.
@@ -145,8 +145,8 @@ fn the_ends_of_time_can_be_waited_for() {
     assert_eq!(timers.next(), Ns::MAX);
 }
 
-/// Each of several threads sets timers, on any CPU, and takes them back; one more fires. A timer that was taken back
-/// and fires afterwards would count its owner's round twice, or touch a frame that is gone.
+/// Several threads set timers, on any CPU, and cancel them; one more thread fires them. A timer that fired after it was
+/// cancelled would count its owner's round twice, or access a frame that is gone.
 #[test]
 fn a_timer_fires_once_or_is_cancelled() {
     const THREADS: usize = 3;
@@ -168,7 +168,7 @@ fn a_timer_fires_once_or_is_cancelled() {
                     timers.cancel(&timer);
                     seen += usize::from(timer.link.who.fired.load(Ordering::Relaxed));
                 }
-                // The one who fires counts after it has marked the last of them.
+                // The firing thread counts after it has marked the last timer.
                 while mine.load(Ordering::Acquire) < seen {
                     std::thread::yield_now();
                 }

@@ -1,5 +1,5 @@
-//! A hierarchical timing wheel to the nanosecond (Varghese and Lauck, 1987), whose timers lie where their owners put
-//! them.
+//! A hierarchical timing wheel with nanosecond resolution (Varghese and Lauck, 1987). It is intrusive: timers lie where
+//! their owners put them.
 //!
 //! ```text
 //! level 0:  64 slots of 1 ns      deadlines that share all but the lowest digit (base 64) with `elapsed`
@@ -11,18 +11,17 @@
 //! A timer lies at the level of the highest digit in which its deadline differs from `elapsed`, in the slot of that
 //! digit. Hence:
 //!
-//! - **I1** Timers at a lower level are due before those at a higher one, and at one level those in a lower slot first.
-//! - **I2** Timers of one deadline lie in one slot, in the order in which they were set.
-//! - **I3** A slot of level 0 holds timers of one deadline, and those that were overdue when they were set; it is
+//! - **I1** Timers at a lower level are due before those at a higher level; within a level, lower slots are due first.
+//! - **I2** Timers with the same deadline lie in one slot, in the order in which they were set.
+//! - **I3** A slot of level 0 holds timers with one deadline, and those that were overdue when they were set. It is
 //!   sorted.
 //!
-//! `elapsed` moves forward in [`Wheel::pop`] only, to the beginning of a slot whose time has come, or to where no
-//! slot begins before. The timers of that slot then move down, each at most ten times in its life. Setting and
-//! cancelling are a few instructions: a timer is a link in its slot's list, and two bitmaps say which slots have any.
+//! `elapsed` advances only in [`Wheel::pop`]: to the start of a slot that is due, or to a time before which no slot
+//! starts. The timers of a due slot then move down, each at most ten times in its life. Setting and cancelling take a
+//! few instructions: a timer is a link in its slot's list, and two bitmaps show which slots are occupied.
 //!
-//! The earliest deadline is kept for each slot, and never later than the truth: cancelling does not look for the next
-//! one. So [`Wheel::next`] may name a time at which nothing is due any more; the thread that pops then moves the
-//! slot's timers down.
+//! Each slot keeps a lower bound of its earliest deadline, because cancelling does not search for the next one. So
+//! [`Wheel::next`] may return a time at which nothing is due any more; a pop at that time moves the slot's timers down.
 
 use heddle_core::Ns;
 use std::cell::Cell;
@@ -53,15 +52,16 @@ impl<W> Timer<W> {
 struct Slot<W> {
     first: *const Timer<W>,
     last: *const Timer<W>,
-    /// Not later than any deadline in it.
+    /// A lower bound of its deadlines.
     earliest: Ns,
 }
 
-/// See the module's text. For one thread at a time.
+/// See the module documentation. For one thread at a time.
 pub(super) struct Wheel<W> {
     elapsed: Ns,
-    /// Which levels have timers, and which slots of each.
+    /// Bitmap of the levels that have timers.
     levels: u16,
+    /// For each level, bitmap of the slots that have timers.
     occupied: [u64; LEVELS],
     slots: Box<[[Slot<W>; SLOTS]; LEVELS]>,
 }
@@ -74,7 +74,7 @@ impl<W> Wheel<W> {
         Wheel { elapsed: Ns::ZERO, levels: 0, occupied: [0; LEVELS], slots }
     }
 
-    /// Not later than the earliest deadline; [`Ns::MAX`] if no timer is set.
+    /// Returns a lower bound of the earliest deadline; [`Ns::MAX`] if no timer is set.
     pub(super) fn next(&self) -> Ns {
         self.first().map_or(Ns::MAX, |(level, digit)| self.slots[level][digit].earliest)
     }
@@ -82,22 +82,22 @@ impl<W> Wheel<W> {
     /// Sets a timer.
     ///
     /// # Safety
-    /// It stays where it is, and is not set again, until it was popped or cancelled.
+    /// The timer stays where it is, and is not set again, until it is popped or cancelled.
     pub(super) unsafe fn set(&mut self, timer: &Timer<W>) {
-        // One that is overdue goes where those go that are due now.
+        // An overdue timer goes into the slot for the current time.
         let at = timer.deadline.max(self.elapsed);
         let level = (at.0 ^ self.elapsed.0 | 1).ilog2() / DIGIT;
         let digit = (at.0 >> (level * DIGIT)) as usize % SLOTS;
         let level = level as usize;
         timer.slot.set((level as u8, digit as u8));
         let slot = &mut self.slots[level][digit];
-        // SAFETY: the timers of a slot are where they were set, by the promise above.
+        // SAFETY: the timers of a slot are where they were set, as promised above.
         unsafe { slot.push(timer, level == 0) };
         self.occupied[level] |= 1 << digit;
         self.levels |= 1 << level;
     }
 
-    /// Takes back a timer that is set.
+    /// Cancels a timer that is set.
     ///
     /// # Safety
     /// It is set in this wheel.
@@ -111,8 +111,8 @@ impl<W> Wheel<W> {
         }
     }
 
-    /// Takes out the first timer that is due at `now`; of one deadline, the one that was set first. After `None`,
-    /// [`Wheel::next`] is later than `now`.
+    /// Removes and returns the first timer that is due at `now`; if several have the same deadline, the one set first.
+    /// After `None`, [`Wheel::next`] is later than `now`.
     pub(super) fn pop(&mut self, now: Ns) -> Option<NonNull<Timer<W>>> {
         while let Some((level, digit)) = self.first() {
             if level == 0 {
@@ -125,12 +125,12 @@ impl<W> Wheel<W> {
             self.elapsed = start;
             self.move_down(level, digit);
         }
-        // No slot begins before `now`: those that are set from here on lie as low as they can.
+        // No slot starts by `now`, so `elapsed` may advance: later timers then start at the lowest level possible.
         self.elapsed = self.elapsed.max(now);
         None
     }
 
-    /// [`Wheel::pop`] from a slot of level 0, whose timers are sorted.
+    /// Pops from a slot of level 0, whose timers are sorted.
     fn pop_from(&mut self, digit: usize, now: Ns) -> Option<NonNull<Timer<W>>> {
         let slot = &mut self.slots[0][digit];
         // SAFETY: the slot has timers, where they were set.
@@ -139,34 +139,34 @@ impl<W> Wheel<W> {
         if first.deadline > now {
             return None;
         }
-        // One that was overdue when it was set is due before its slot begins.
+        // The deadline of a timer that was overdue when it was set is before `elapsed`, which never goes back.
         self.elapsed = self.elapsed.max(first.deadline);
         // SAFETY: it is in this wheel.
         unsafe { self.cancel(first) };
         Some(NonNull::from(first))
     }
 
-    /// Sets the timers of a slot anew; `elapsed` is at its beginning.
+    /// Re-inserts the timers of a slot at lower levels. `elapsed` is at the slot's start.
     fn move_down(&mut self, level: usize, digit: usize) {
         let slot = &mut self.slots[level][digit];
         let mut timer = std::mem::replace(&mut slot.first, ptr::null());
         slot.last = ptr::null();
         self.vacate(level, digit);
-        // SAFETY: the timers of a slot are where they were set. They were taken out of the slot just now.
+        // SAFETY: the timers of a slot are where they were set. They were just removed from the slot.
         while let Some(this) = unsafe { timer.as_ref() } {
             timer = this.next.get();
-            // SAFETY: as when it was set first.
+            // SAFETY: as when it was first set.
             unsafe { self.set(this) };
         }
     }
 
-    /// The first slot that has timers.
+    /// Returns the level and digit of the first occupied slot.
     fn first(&self) -> Option<(usize, usize)> {
         let level = (self.levels != 0).then(|| self.levels.trailing_zeros() as usize)?;
         Some((level, self.occupied[level].trailing_zeros() as usize))
     }
 
-    /// When the time of a slot begins: the digits above are those of `elapsed`, those below are zero.
+    /// Returns the time at which a slot starts: the digits above are those of `elapsed`, those below are zero.
     fn start(&self, level: usize, digit: usize) -> Ns {
         let shift = level as u32 * DIGIT;
         let above = self.elapsed.0.checked_shr(shift + DIGIT).unwrap_or(0);
@@ -211,7 +211,8 @@ impl<W> Slot<W> {
         unsafe { self.link(prev, next, next, prev) };
     }
 
-    /// Makes `after` what follows `prev`, and `before` what precedes `next`; null stands for the ends of the list.
+    /// Makes `after` the successor of `prev`, and `before` the predecessor of `next`; null stands for an end of the
+    /// list.
     ///
     /// # Safety
     /// `prev` and `next` are null or where they were set.
