@@ -14,7 +14,7 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes; keeps a broken test from hanging.
-pub const GUARD: Duration = Duration::from_secs(20);
+pub const GUARD: Duration = heddle_test_support::PATIENCE;
 
 /// An enclave with this process as its agent.
 pub struct Testbed {
@@ -56,7 +56,7 @@ pub fn create_as(spec: &EnclaveSpec) -> Rt {
     loop {
         match Rt::create(spec) {
             Err(RtError::Overlap { enclave, .. }) if !enclave.starts_with(&own_prefix()) => {
-                assert!(start.elapsed() < GUARD * 6, "enclave {enclave} has the CPUs");
+                assert!(start.elapsed() < GUARD * 2, "enclave {enclave} has the CPUs");
                 sleep(Duration::from_millis(100));
             }
             result => return result.expect("an enclave"),
@@ -153,7 +153,10 @@ pub fn until_from(cpu: u32, what: &str, is_so: impl Fn() -> bool) {
 pub struct Worker {
     pub tid: u32,
     orders: UnixStream,
+    /// Whether it spins.
     pub spins: &'static AtomicBool,
+    /// Whether it is to rest. Set and cleared by the one who gives orders: the worker may obey much later.
+    rests: &'static AtomicBool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -164,12 +167,12 @@ impl Worker {
     pub fn start() -> Worker {
         let (orders, theirs) = UnixStream::pair().unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
-        let spins: &'static AtomicBool = Box::leak(Box::default());
+        let [spins, rests] = [(); 2].map(|()| &*Box::leak(Box::<AtomicBool>::default()));
         let thread = std::thread::spawn(move || {
             sender.send(heddle_sys::thread::id()).unwrap();
-            obey(theirs, spins);
+            obey(theirs, spins, rests);
         });
-        Worker { tid: receiver.recv().unwrap(), orders, spins, thread: Some(thread) }
+        Worker { tid: receiver.recv().unwrap(), orders, spins, rests, thread: Some(thread) }
     }
 
     pub fn order(&self, order: u8) {
@@ -178,11 +181,12 @@ impl Worker {
 
     /// Wakes it up to spin until [`Worker::rest`].
     pub fn spin(&self) {
+        self.rests.store(false, Relaxed);
         self.order(b's');
     }
 
     pub fn rest(&self) {
-        self.spins.store(false, Relaxed);
+        self.rests.store(true, Relaxed);
     }
 
     pub fn await_sleep(&self) {
@@ -206,11 +210,11 @@ impl Drop for Worker {
     }
 }
 
-fn obey(mut orders: UnixStream, spins: &AtomicBool) {
+fn obey(mut orders: UnixStream, spins: &AtomicBool, rests: &AtomicBool) {
     let mut order = [0];
     while orders.read_exact(&mut order).is_ok() {
         match order[0] {
-            b's' => spin(spins),
+            b's' => spin(spins, rests),
             b'n' => {}
             b'y' => std::thread::yield_now(),
             b'i' => scheduling::set(0, scheduling::Scheduling::ORDINARY).unwrap(),
@@ -228,12 +232,13 @@ fn obey(mut orders: UnixStream, spins: &AtomicBool) {
 }
 
 /// For at most two seconds of its own time; on a busy machine that may take long.
-fn spin(spins: &AtomicBool) {
+fn spin(spins: &AtomicBool, rests: &AtomicBool) {
     let start = thread_cpu_time();
     spins.store(true, Relaxed);
-    while spins.load(Relaxed) && thread_cpu_time() - start < Ns::from_secs(2) {
+    while !rests.load(Relaxed) && thread_cpu_time() - start < Ns::from_secs(2) {
         std::hint::spin_loop();
     }
+    spins.store(false, Relaxed);
 }
 
 pub fn mask(cpus: &[u32]) -> scheduling::Mask {
