@@ -21,7 +21,7 @@ const GET: u8 = 1;
 const SCAN: u8 = 3;
 const BOTH: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 /// How long anything here may take on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 fn policy(name: &str, parameters: &str) -> Object {
     let mut object = read(shipped(name).expect("it is shipped")).expect("readable");
