@@ -194,6 +194,39 @@ fn a_daemon_that_leaves_its_parents_is_set_and_restored() {
     bench.end();
 }
 
+/// The agent is stopped before the daemon begins, so only the guardian can find it.
+#[test]
+fn a_daemon_that_the_agent_never_saw_is_restored() {
+    let Some(bench) = Bench::on(Kind::Fair) else { return };
+    let script = "\
+        while ! [ -e $AGENT_TEST_END.go ]; do sleep 0.05; done; \
+        (sleep 1000 & echo $! > $AGENT_TEST_END.daemon); \
+        while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done";
+    let program = ["sh", "-c", script].map(String::from);
+    let cpu = cpu();
+    let options =
+        ["run", "--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
+    let _agent = bench.start(&options, &program);
+    let enclave = bench.enclave_when("the program is set", |enclave| {
+        enclave["report"]["fair"]["threads"]["lc"].as_u64().unwrap_or(0) >= 1
+    });
+    kill(&enclave["guardian"]["agent"], Signal::STOP);
+    std::fs::write(bench.file("end.go"), "").expect("a file");
+    let file = bench.file("end.daemon");
+    let mut daemon = Value::Null;
+    until("it is there", || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        daemon = text.trim().parse().unwrap_or_default();
+        daemon.is_number()
+    });
+    until("it has inherited the level", || nices(&daemon) == [-15]);
+    let stopped = bench.run(&["stop", "fair"], &[]);
+    assert!(stopped.status.success(), "{}", text(&stopped));
+    until("it is as before", || are_as_before(&daemon));
+    kill(&daemon, Signal::KILL);
+    bench.end();
+}
+
 #[test]
 fn auto_uses_fair_for_policies_it_can_express_and_says_so() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };

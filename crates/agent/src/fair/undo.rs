@@ -39,18 +39,30 @@ pub(super) fn undo(journal: &Journal) -> io::Result<usize> {
     failed.map(|()| changed)
 }
 
-/// Returns the enclave's processes and their descendants.
+/// Returns the enclave's processes and their descendants, each with the member whose settings it has or inherits.
+/// One that has left its ancestors is a child of this process if it adopts orphans, and inherits the program's.
 fn members(contents: &Contents) -> Vec<(Process, &Member)> {
-    let lives = contents.members.keys().filter(|process| process.lives());
-    let families = processes::families(lives.map(|process| process.pid));
     let me = std::process::id();
-    let others = families.into_iter().filter(|(_, process)| process.pid != me);
+    let adopts = matches!(rustix::process::child_subreaper(), Ok(Some(_)));
+    let lives = contents.members.keys().filter(|process| process.lives());
+    let families =
+        processes::families(lives.map(|process| process.pid).chain(adopts.then_some(me)));
+    let others = families.into_iter().filter(|(_, process)| !is_own(*process));
     others
         .filter_map(|(root, process)| {
-            let member = contents.members.get(&process).or_else(|| contents.members.get(&root));
+            let of_root = || contents.members.get(&root).or(contents.members.values().next());
+            let member = contents.members.get(&process).or_else(of_root);
             member.map(|member| (process, member))
         })
         .collect()
+}
+
+/// Whether a process is this one, or another of the guardian's own: a child with the same program.
+fn is_own(process: Process) -> bool {
+    let file = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let me = std::process::id();
+    let is_child = || processes::parent(process.pid) == Some(me);
+    process.pid == me || is_child() && file(process.pid) == file(me)
 }
 
 /// Whether anything was changed.
