@@ -23,7 +23,7 @@ fn users() -> Vec<String> {
 fn setuid_in_a_task_returns_and_reaches_every_thread() {
     in_both_modes("setuid_in_a_task_returns_and_reaches_every_thread", || {
         // SAFETY: the alarm ends the process if the call does not return.
-        unsafe { libc::alarm(60) };
+        unsafe { libc::alarm(600) };
         let rt = two_workers("round-robin:quantum=100us");
         let mode = rt.tls().0;
         let stop = Arc::new(AtomicBool::new(false));

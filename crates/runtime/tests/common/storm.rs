@@ -53,7 +53,7 @@ fn time() -> Duration {
 /// Lets tasks allocate under `policy`, which preempts. The process ends if they stop forever.
 pub fn storm(policy: &str) {
     // SAFETY: the alarm ends the process; a watch that allocates would be caught in the storm.
-    unsafe { libc::alarm(time().as_secs() as u32 + 120) };
+    unsafe { libc::alarm(time().as_secs() as u32 + 600) };
     let rt = two_workers(policy);
     let stop = Arc::new(AtomicBool::new(false));
     let exchange = Exchange::default();

@@ -81,7 +81,7 @@ struct test {
 
 static inline int run_test(const struct test *tests, const char *name)
 {
-	alarm(120);
+	alarm(600);
 	signal(SIGPIPE, SIG_IGN);
 	for (; tests->name; tests++) {
 		if (strcmp(tests->name, name) == 0) {
