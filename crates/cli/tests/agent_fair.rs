@@ -170,6 +170,28 @@ fn a_session_is_raised_only_while_its_server_is_in_the_enclave() {
     session.wait().expect("a child");
 }
 
+/// Returns the daemon that the program has started.
+fn daemon_of(bench: &Bench) -> Value {
+    let file = bench.file("end.daemon");
+    let mut daemon = Value::Null;
+    until("it is there", || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        daemon = text.trim().parse().unwrap_or_default();
+        daemon.is_number()
+    });
+    daemon
+}
+
+/// Stops the enclave, and ends the daemon once it is as before.
+#[track_caller]
+fn is_restored_by_stop(bench: &Bench, daemon: &Value) {
+    let stopped = bench.run(&["stop", "fair"], &[]);
+    assert!(stopped.status.success(), "{}", text(&stopped));
+    until("it is as before", || are_as_before(daemon));
+    kill(daemon, Signal::KILL);
+    bench.end();
+}
+
 #[test]
 fn a_daemon_that_leaves_its_parents_is_set_and_restored() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };
@@ -179,19 +201,9 @@ fn a_daemon_that_leaves_its_parents_is_set_and_restored() {
     let options =
         ["run", "--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
     let _agent = bench.start(&options, &program);
-    let file = bench.file("end.daemon");
-    let mut daemon = Value::Null;
-    until("it is there", || {
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        daemon = text.trim().parse().unwrap_or_default();
-        daemon.is_number()
-    });
+    let daemon = daemon_of(&bench);
     until("it is set", || nices(&daemon) == [-15]);
-    let stopped = bench.run(&["stop", "fair"], &[]);
-    assert!(stopped.status.success(), "{}", text(&stopped));
-    until("it is as before", || are_as_before(&daemon));
-    kill(&daemon, Signal::KILL);
-    bench.end();
+    is_restored_by_stop(&bench, &daemon);
 }
 
 /// The agent is stopped before the daemon begins, so only the guardian can find it.
@@ -212,19 +224,9 @@ fn a_daemon_that_the_agent_never_saw_is_restored() {
     });
     kill(&enclave["guardian"]["agent"], Signal::STOP);
     std::fs::write(bench.file("end.go"), "").expect("a file");
-    let file = bench.file("end.daemon");
-    let mut daemon = Value::Null;
-    until("it is there", || {
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        daemon = text.trim().parse().unwrap_or_default();
-        daemon.is_number()
-    });
+    let daemon = daemon_of(&bench);
     until("it has inherited the level", || nices(&daemon) == [-15]);
-    let stopped = bench.run(&["stop", "fair"], &[]);
-    assert!(stopped.status.success(), "{}", text(&stopped));
-    until("it is as before", || are_as_before(&daemon));
-    kill(&daemon, Signal::KILL);
-    bench.end();
+    is_restored_by_stop(&bench, &daemon);
 }
 
 #[test]
