@@ -13,6 +13,7 @@
 mod groups;
 mod journal;
 mod levels;
+mod members;
 mod threads;
 mod undo;
 mod watch;

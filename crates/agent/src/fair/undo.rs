@@ -2,6 +2,7 @@
 
 use super::journal::{Contents, GroupEntry, Journal, Member};
 use super::levels::same;
+use super::members::{self, InEnclave};
 use super::threads::{now, unless_gone};
 use heddle_sys::processes::{self, Process};
 use heddle_sys::scheduling;
@@ -17,10 +18,13 @@ const ROUNDS: usize = 100;
 /// The first failure; everything else is done.
 pub(super) fn undo(journal: &Journal) -> io::Result<usize> {
     let contents = journal.read()?;
+    // Only the guardian of a program that it has started adopts orphans.
+    let adopts = matches!(rustix::process::child_subreaper(), Ok(Some(_)));
+    let guardian = adopts.then(std::process::id);
     let (mut changed, mut failed) = (0, Ok(()));
     for _ in 0..ROUNDS {
         let before = changed;
-        for (process, member) in members(&contents) {
+        for InEnclave { process, member, .. } in members::processes(&contents, guardian) {
             for thread in processes::threads(process.pid) {
                 match give_back(&contents, member, process, thread) {
                     Ok(true) => changed += 1,
@@ -37,32 +41,6 @@ pub(super) fn undo(journal: &Journal) -> io::Result<usize> {
         failed = failed.and(restore(entry));
     }
     failed.map(|()| changed)
-}
-
-/// Returns the enclave's processes and their descendants, each with the member whose settings it has or inherits.
-/// One that has left its ancestors is a child of this process if it adopts orphans, and inherits the program's.
-fn members(contents: &Contents) -> Vec<(Process, &Member)> {
-    let me = std::process::id();
-    let adopts = matches!(rustix::process::child_subreaper(), Ok(Some(_)));
-    let lives = contents.members.keys().filter(|process| process.lives());
-    let families =
-        processes::families(lives.map(|process| process.pid).chain(adopts.then_some(me)));
-    let others = families.into_iter().filter(|(_, process)| !is_own(*process));
-    others
-        .filter_map(|(root, process)| {
-            let of_root = || contents.members.get(&root).or(contents.members.values().next());
-            let member = contents.members.get(&process).or_else(of_root);
-            member.map(|member| (process, member))
-        })
-        .collect()
-}
-
-/// Whether a process is this one, or another of the guardian's own: a child with the same program.
-fn is_own(process: Process) -> bool {
-    let file = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-    let me = std::process::id();
-    let is_child = || processes::parent(process.pid) == Some(me);
-    process.pid == me || is_child() && file(process.pid) == file(me)
 }
 
 /// Whether anything was changed.

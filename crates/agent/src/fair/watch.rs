@@ -4,6 +4,7 @@ use super::FairReport;
 use super::groups::Group;
 use super::journal::{Contents, Entry, GroupEntry, Journal, Original, Stamp, ThreadEntry};
 use super::levels::{Levels, same};
+use super::members::{self, InEnclave};
 use super::threads::{is_fair, now, unless_gone};
 use super::undo::{restore, still_set};
 use crate::agent::{Control, EndReason, Report, SHARE};
@@ -170,35 +171,19 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Records the processes that members have started: each inherits the settings of its ancestor among them. One
-    /// that has left its ancestors is the guardian's child if the guardian has started the program, and inherits
-    /// the program's settings.
+    /// Records the processes that members have started: each inherits the settings of its ancestor among them.
     fn add_children(&mut self) -> io::Result<()> {
         self.read_if_changed()?;
-        let members = &self.contents.members;
-        let lives = members.keys().filter(|process| process.lives()).map(|process| process.pid);
-        let families = processes::families(lives.chain(self.guardian));
-        let entries: Vec<Entry> = families
+        let known = &self.contents.members;
+        let entries: Vec<Entry> = members::processes(&self.contents, self.guardian)
             .into_iter()
-            .filter(|(_, process)| !members.contains_key(process) && !self.is_ours(*process))
-            .filter_map(|(root, process)| {
-                let (ancestor, member) = members.get_key_value(&root).or(members.iter().next())?;
-                let was = member.original(*ancestor, *ancestor)?;
+            .filter(|found| !known.contains_key(&found.process))
+            .filter_map(|InEnclave { process, ancestor, member }| {
+                let was = member.original(ancestor, ancestor)?;
                 Some(Entry::Thread(ThreadEntry::new(process, process, &was)))
             })
             .collect();
         self.journal.append(&entries)
-    }
-
-    /// Whether a process is the enclave's own: the guardian, this agent, or another process of their program that
-    /// the guardian has started. Members may run the same program, as Heddle's servers do.
-    fn is_ours(&self, process: Process) -> bool {
-        let file = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
-        let own = [Some(std::process::id()), self.guardian];
-        let is_guardians =
-            || self.guardian.is_some() && processes::parent(process.pid) == self.guardian;
-        own.contains(&Some(process.pid))
-            || is_guardians() && own.into_iter().flatten().any(|own| file(own) == file(process.pid))
     }
 
     fn check_threads(&mut self, thoroughly: bool) -> io::Result<()> {
