@@ -9,18 +9,24 @@ use crate::isolated::run_in_child;
 /// Returns the CPU that processed the socket's last packet (`SO_INCOMING_CPU`); `None` if it is not a socket, or has
 /// had no packet. About 0.2 us.
 pub fn incoming_cpu(fd: RawFd) -> Option<u32> {
-    let (mut cpu, mut size) = (-1i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: the value has the stated size; the kernel checks the descriptor.
-    let result = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_INCOMING_CPU,
-            (&raw mut cpu).cast(),
-            &mut size,
-        )
-    };
-    if result == 0 { u32::try_from(cpu).ok() } else { None }
+    // SAFETY: any bytes are a number.
+    let cpu = unsafe { option(fd, libc::SO_INCOMING_CPU, -1_i32) };
+    cpu.ok().and_then(|cpu| u32::try_from(cpu).ok())
+}
+
+/// Reads an option of a socket, of which `value` is the type; the kernel checks the descriptor.
+///
+/// # Errors
+/// The system's.
+///
+/// # Safety
+/// Any bytes are a valid `T`.
+unsafe fn option<T>(fd: RawFd, name: i32, mut value: T) -> io::Result<T> {
+    let mut size = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value has the stated size, and the kernel may write any bytes to it, by the caller's promise.
+    let result =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &mut size) };
+    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Bytes of the longest supported address: `struct sockaddr_in6`.
@@ -89,20 +95,8 @@ pub fn namespace(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 pub fn peer_process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     /// Missing in the `libc` crate for this target.
     const SO_PEERPIDFD: i32 = 77;
-    let (mut fd, mut size) = (-1i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: the value has the stated size.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PEERPIDFD,
-            (&raw mut fd).cast(),
-            &mut size,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    // SAFETY: any bytes are a number.
+    let fd = unsafe { option(socket.as_raw_fd(), SO_PEERPIDFD, -1_i32) }?;
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -113,22 +107,11 @@ pub fn peer_process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// # Errors
 /// Returns the system's error.
 pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32, u32)> {
-    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the value has the stated size.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut credentials).cast(),
-            &mut size,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok((credentials.pid.cast_unsigned(), credentials.uid, credentials.gid))
+    // Not by rustix, whose process ids are never zero.
+    let none = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    // SAFETY: any bytes are three numbers.
+    let peer = unsafe { option(socket.as_raw_fd(), libc::SO_PEERCRED, none) }?;
+    Ok((peer.pid.cast_unsigned(), peer.uid, peer.gid))
 }
 
 /// Returns the addresses of all interfaces in this thread's network namespace.
