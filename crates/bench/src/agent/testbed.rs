@@ -7,6 +7,7 @@ use heddle_agent::model::{Kind as MessageKind, Message, State};
 use heddle_agent::{Backend, EnclaveSpec};
 use heddle_core::{Ns, TaskId};
 use heddle_metrics::Histogram;
+use heddle_sys::stat::Stat;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -183,11 +184,10 @@ impl Sleeper {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE {
             // `pipe_read` and its like: before the program has begun it may sleep elsewhere.
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
-            let asleep = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'));
+            let stat = Stat::read(self.pid())?.ok_or(io::ErrorKind::NotFound)?;
             let place = std::fs::read_to_string(format!("/proc/{}/syscall", self.pid()));
             // System call 0 is read.
-            if asleep && place.is_ok_and(|place| place.starts_with("0 0x0 ")) {
+            if stat.state == 'S' && place.is_ok_and(|place| place.starts_with("0 0x0 ")) {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_micros(200));
