@@ -41,12 +41,17 @@ fn are_as_before(pid: &Value) -> bool {
     are_ordinary(pid) && nices(pid).iter().all(|nice| *nice == mine)
 }
 
-/// Starts the program in an enclave, and waits until the agent has set its six threads.
-fn scheduled(bench: &Bench, more: &[&str]) -> (Running, Value) {
+/// Starts `program` in the enclave `fair`, with more options.
+fn start(bench: &Bench, more: &[&str], program: &[String]) -> Running {
     let cpu = cpu();
     let options =
         ["run", "--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
-    let agent = bench.start(&[&options[..], more].concat(), &bench.program());
+    bench.start(&[&options[..], more].concat(), program)
+}
+
+/// Starts the program in an enclave, and waits until the agent has set its six threads.
+fn scheduled(bench: &Bench, more: &[&str]) -> (Running, Value) {
+    let agent = start(bench, more, &bench.program());
     let enclave = bench.enclave_when("all threads are set", |enclave| {
         let set = &enclave["report"]["fair"]["threads"];
         set["lc"].as_u64().unwrap_or(0) + set["be"].as_u64().unwrap_or(0) >= 6
@@ -196,11 +201,7 @@ fn is_restored_by_stop(bench: &Bench, daemon: &Value) {
 fn a_daemon_that_leaves_its_parents_is_set_and_restored() {
     let Some(bench) = Bench::on(Kind::Fair) else { return };
     let script = "(sleep 1000 & echo $! > $AGENT_TEST_END.daemon); while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done";
-    let program = ["sh", "-c", script].map(String::from);
-    let cpu = cpu();
-    let options =
-        ["run", "--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
-    let _agent = bench.start(&options, &program);
+    let _agent = start(&bench, &[], &["sh", "-c", script].map(String::from));
     let daemon = daemon_of(&bench);
     until("it is set", || nices(&daemon) == [-15]);
     is_restored_by_stop(&bench, &daemon);
@@ -214,11 +215,7 @@ fn a_daemon_that_the_agent_never_saw_is_restored() {
         while ! [ -e $AGENT_TEST_END.go ]; do sleep 0.05; done; \
         (sleep 1000 & echo $! > $AGENT_TEST_END.daemon); \
         while ! [ -e $AGENT_TEST_END ]; do sleep 0.05; done";
-    let program = ["sh", "-c", script].map(String::from);
-    let cpu = cpu();
-    let options =
-        ["run", "--policy", "priority", "--backend", "fair", "--cpus", &cpu, "--name", "fair"];
-    let _agent = bench.start(&options, &program);
+    let _agent = start(&bench, &[], &["sh", "-c", script].map(String::from));
     let enclave = bench.enclave_when("the program is set", |enclave| {
         enclave["report"]["fair"]["threads"]["lc"].as_u64().unwrap_or(0) >= 1
     });

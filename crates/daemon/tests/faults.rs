@@ -21,7 +21,7 @@ use heddle_steer::client::{Connection, Steering};
 use heddle_steer::hook::Hook;
 use heddle_steer::request::{Answer, ErrorKind, Request, Role, Status};
 
-const SOON: Duration = Duration::from_secs(90);
+const SOON: Duration = heddle_test_support::PATIENCE;
 
 #[test]
 fn killed_under_load_heddled_loses_no_requests_and_recovers_all_attachments() {

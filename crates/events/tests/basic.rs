@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The longest wait for something that should come at once.
-const HANG: Option<Duration> = Some(Duration::from_secs(90));
+const HANG: Option<Duration> = Some(heddle_test_support::PATIENCE);
 
 fn pairs(n: usize) -> (Vec<UnixStream>, Vec<UnixStream>) {
     let pair = || {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
-const HANG: Duration = Duration::from_secs(90);
+const HANG: Duration = heddle_test_support::PATIENCE;
 const POLICIES: [&str; 6] =
     ["hybrid", "best-of-two", "queue-affinity", "cpu-affinity", "work-stealing", "fifo"];
 

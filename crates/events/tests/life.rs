@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
-const HANG: Option<Duration> = Some(Duration::from_secs(90));
+const HANG: Option<Duration> = Some(heddle_test_support::PATIENCE);
 
 fn level() -> EventOptions {
     EventOptions::default()

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A wait in which nothing should come.
 const NOTHING: Option<Duration> = Some(Duration::from_millis(20));
 /// A wait in which something should; only a bug makes it take so long.
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(90));
+const PATIENCE: Option<Duration> = Some(heddle_test_support::PATIENCE);
 
 fn pair() -> (UnixStream, UnixStream) {
     let (a, b) = UnixStream::pair().unwrap();

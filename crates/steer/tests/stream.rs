@@ -12,6 +12,7 @@ use heddle_steer::hook::stream::{
     ByteOrder, Connections, Framing, Request, Requests, StreamScheduler, worker_socket,
 };
 use heddle_steer::policy::{Object, compile, pairs, read, set_params, shipped};
+use heddle_test_support::PATIENCE;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// `[length of the payload: 4][tag: 8][payload]`, and of the payload `[type][client][number: 4]...`.
@@ -20,8 +21,6 @@ const HEADER: usize = 12;
 const GET: u8 = 1;
 const SCAN: u8 = 3;
 const BOTH: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
-/// How long anything here may take on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 fn policy(name: &str, parameters: &str) -> Object {
     let mut object = read(shipped(name).expect("it is shipped")).expect("readable");

@@ -12,9 +12,7 @@ use serde_json::Value;
 
 use crate::room::Room;
 
-/// Longer than anything takes; a test that waits for so long hangs.
-const HANG: Duration = Duration::from_secs(90);
-
+use heddle_test_support::PATIENCE;
 pub use heddle_test_support::{Running, until};
 
 /// Returns the only CPU that the tests use: the last, since every machine has one. The others stay free.
@@ -150,7 +148,7 @@ impl Bench {
             if !found.is_null() && so(&found) {
                 return found;
             }
-            assert!(begin.elapsed() < HANG, "timed out waiting until {what}: {found:#}");
+            assert!(begin.elapsed() < PATIENCE, "timed out waiting until {what}: {found:#}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

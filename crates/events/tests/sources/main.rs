@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// The longest wait for something that should come soon.
-const HANG: Option<Duration> = Some(Duration::from_secs(90));
+const HANG: Option<Duration> = Some(heddle_test_support::PATIENCE);
 const ALONE: &str = "HEDDLE_TEST_ALONE";
 const USR1: i32 = Signal::USR1.as_raw();
 const USR2: i32 = Signal::USR2.as_raw();

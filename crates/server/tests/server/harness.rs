@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use heddle_server::{HeddleOptions, Options, Protocol, Server, System};
 use heddle_store::StoreConfig;
+use heddle_test_support::PATIENCE;
 pub(crate) use heddle_test_support::{temp_dir, until as wait_until};
 use rustix::process::{Resource, Rlimit};
 
-/// A hung server fails a test instead of hanging it.
-const PATIENCE: Duration = Duration::from_secs(90);
 /// Selects the server that a child runs: `system` or `system:directory`.
 const ROLE: &str = "HEDDLE_TEST_SERVER";
 /// Limits a child to this many descriptors.
