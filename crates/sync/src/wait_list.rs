@@ -7,36 +7,9 @@
 //! wake goes to exactly one waiter, and to one that still waits.
 
 use super::atomic::{AtomicU32, Ordering};
+use super::lock::Lock;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr;
-
-#[cfg(not(loom))]
-use super::SpinLock as Lock;
-
-/// Loom's own lock: it knows which threads wait for it, while a spinning lock would give loom endless runs to explore.
-/// A separate model checks that [`super::SpinLock`] excludes others.
-#[cfg(loom)]
-#[derive(Default)]
-struct Lock(loom::sync::Mutex<()>);
-
-#[cfg(not(loom))]
-impl Lock {
-    #[inline(always)]
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.lock();
-        let result = f();
-        self.unlock();
-        result
-    }
-}
-
-#[cfg(loom)]
-impl Lock {
-    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _held = self.0.lock().unwrap();
-        f()
-    }
-}
 
 /// See the module docs. `W` says whom to wake. Callers must not be preempted by the runtime while they are in here.
 pub struct WaitList<W> {
