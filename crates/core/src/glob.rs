@@ -1,30 +1,30 @@
 //! Patterns of names: `*` is any text, `?` any character, everything else itself.
 
 /// Whether all of `text` fits `pattern`. Takes at worst the product of their lengths, as it backtracks only to the
-/// last `*`.
+/// last `*`. Allocates nothing.
 pub fn fits(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
+    let (mut pattern, mut text) = (pattern.chars(), text.chars());
     // Where to resume if the last star must match one more character.
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p + 1, t + 1));
-                p += 1;
+    let mut star = None;
+    loop {
+        let (mut after_pattern, mut after_text) = (pattern.clone(), text.clone());
+        match (after_pattern.next(), after_text.next()) {
+            (Some('*'), _) => {
+                star = Some((after_pattern.clone(), text.clone()));
+                pattern = after_pattern;
             }
-            Some(&c) if c == '?' || c == text[t] => (p, t) = (p + 1, t + 1),
-            _ => match star {
-                Some((after, from)) => {
-                    (p, t) = (after, from);
-                    star = Some((after, from + 1));
-                }
-                None => return false,
-            },
+            (None, None) => return true,
+            (Some(c), Some(d)) if c == '?' || c == d => {
+                (pattern, text) = (after_pattern, after_text);
+            }
+            (Some(_), None) => return false,
+            _ => {
+                let Some((after, from)) = &mut star else { return false };
+                from.next();
+                (pattern, text) = (after.clone(), from.clone());
+            }
         }
     }
-    pattern[p..].iter().all(|&c| c == '*')
 }
 
 /// Returns the length in bytes of the shortest name that fits `pattern`.
@@ -34,8 +34,10 @@ pub fn least_bytes(pattern: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
     use proptest::prelude::*;
+    use std::vec::Vec;
 
     /// The definition: exponential, but plain.
     fn plainly(pattern: &[char], text: &[char]) -> bool {

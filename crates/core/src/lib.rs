@@ -25,6 +25,7 @@
 
 mod cpu;
 pub mod driver;
+pub mod glob;
 pub mod line;
 mod list;
 mod params;

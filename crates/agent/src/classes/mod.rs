@@ -11,7 +11,6 @@
 //! read when the thread is first seen and again after 2, 4, 8, ... of its messages: programs name a thread once it
 //! runs, and a late name is found after as much time again as it was missing.
 
-mod glob;
 mod lines;
 mod name;
 mod rule;

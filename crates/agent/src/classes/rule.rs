@@ -1,7 +1,7 @@
 //! Rules: `be=compact*`, `lc=pid:4711`, `3=worker?`, `be=work:3`.
 
-use super::{glob, name};
-use heddle_core::Class;
+use super::name;
+use heddle_core::{Class, glob};
 use std::str::FromStr;
 use thiserror::Error;
 
