@@ -180,7 +180,7 @@ impl<W: Copy> Lot<W> {
         }
     }
 
-    /// Returns whether anybody may be waiting for `key`. If not, there is nobody to wake for a change made before by a
+    /// Returns whether there may be waiters for `key`. If not, there is none to wake for a change made before by a
     /// sequentially consistent read-modify-write operation.
     #[inline]
     pub fn has_waiters(&self, key: usize) -> bool {
@@ -188,7 +188,7 @@ impl<W: Copy> Lot<W> {
     }
 
     /// Takes out up to `most` waiters for `key` that share a bit with `bits`, those that have waited longest first,
-    /// and calls `wake` on each without the lock. Returns how many. Whoever joins meanwhile may be among them.
+    /// and calls `wake` on each without the lock. Returns how many. A waiter that joins meanwhile may be among them.
     ///
     /// The caller has changed what they wait for by a sequentially consistent read-modify-write operation.
     #[inline]
@@ -244,7 +244,7 @@ impl<W: Copy> Lot<W> {
         if woken < at_once || woken == wake_most {
             return Some((woken, count));
         }
-        // More are to be woken than fit in a batch: the rest of them, and only then are any moved.
+        // More must be woken than fit in a batch: wake the rest of them, and only then move any.
         let more = self.wake(from, wake_most - woken, u32::MAX, &mut wake);
         if woken + more < wake_most || move_most == 0 {
             return Some((woken + more, 0));
@@ -409,9 +409,10 @@ mod tests {
         let lot = Box::new(Lot::new());
         let here = waiting(&lot, 8, &[(1, ALL), (2, ALL), (3, ALL), (4, ALL)]);
         waiting(&lot, 16, &[(5, ALL)]);
-        let (mut woken, told) = (vec![], Cell::new(false));
-        let moved = lot.requeue(8, 16, (1, 2), || true, || told.set(true), |who| woken.push(who));
-        assert_eq!((moved, woken, told.get()), (Some((1, 2)), vec![1], true));
+        let (mut woken, reported) = (vec![], Cell::new(false));
+        let moved =
+            lot.requeue(8, 16, (1, 2), || true, || reported.set(true), |who| woken.push(who));
+        assert_eq!((moved, woken, reported.get()), (Some((1, 2)), vec![1], true));
         assert_eq!(lot.requeue(8, 16, (1, 1), || false, || (), |_| ()), None);
         assert!(here[0].is_woken() && here[1].key() == 16 && here[3].key() == 8);
         assert!(lot.withdraw(here[1]) && !lot.withdraw(here[0]));
@@ -486,7 +487,7 @@ mod model {
     }
 
     #[test]
-    fn a_waiter_that_gives_up_is_woken_or_leaves_the_wake_to_nobody() {
+    fn a_waiter_that_gives_up_was_woken_or_is_not_found() {
         check(|| {
             let w = world();
             let node = LotNode::new(0, ALL);
