@@ -9,7 +9,7 @@ use crate::stats::Stats;
 use crate::task::{Scheduler, Task};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// Returns the counters of the calling task's runtime, or of the process-wide one in an ordinary thread.
 ///
@@ -36,13 +36,26 @@ fn engine() -> io::Result<&'static dyn Engine> {
     }
 }
 
-fn process_wide() -> io::Result<&'static dyn Engine> {
+pub(crate) fn process_wide() -> io::Result<&'static dyn Engine> {
+    process_wide_by(RuntimeBuilder::new())
+}
+
+/// The process-wide runtime, once it runs.
+pub(crate) type Global = MutexGuard<'static, Option<&'static Runtime>>;
+
+/// Takes the lock under which the process-wide runtime is started.
+pub(crate) fn lock() -> Global {
     static GLOBAL: Mutex<Option<&'static Runtime>> = Mutex::new(None);
-    let mut global = GLOBAL.lock().unwrap_or_else(|e| e.into_inner());
+    GLOBAL.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Returns the process-wide runtime; if it does not run, starts it by `builder`.
+pub(crate) fn process_wide_by(builder: RuntimeBuilder) -> io::Result<&'static dyn Engine> {
+    let mut global = lock();
     if let Some(runtime) = *global {
         return Ok(runtime.engine);
     }
-    let runtime = RuntimeBuilder::new().build().map_err(io::Error::other)?;
+    let runtime = builder.build().map_err(io::Error::other)?;
     let runtime: &'static Runtime = Box::leak(Box::new(runtime));
     *global = Some(runtime);
     Ok(runtime.engine)

@@ -17,16 +17,21 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     let Some(task) = Task::current() else { return f() };
     // The worker must stay ours while `f` runs: a preemption would find it without a CPU.
     let _guard = NoPreempt::new();
-    // SAFETY: a task with preemption off.
-    let worker = unsafe { Worker::current() };
-    if worker.attached.swap(false, Ordering::AcqRel) {
-        worker.alarm.off();
-        threads::hand_over(engine_of(task.sched()), worker);
-    }
+    give_cpu_away(task);
     let result = f();
     // SAFETY: as above; `f` may have parked and come back on a worker that has a CPU.
     if !unsafe { Worker::current() }.is_attached() {
         leave_for(task, task.sched().yield_now(task));
     }
     result
+}
+
+/// Puts another worker in charge of the CPU of `task`, the caller. Preemption is off.
+pub(crate) fn give_cpu_away(task: &'static Task) {
+    // SAFETY: a task with preemption off.
+    let worker = unsafe { Worker::current() };
+    if worker.attached.swap(false, Ordering::AcqRel) {
+        worker.alarm.off();
+        threads::hand_over(engine_of(task.sched()), worker);
+    }
 }

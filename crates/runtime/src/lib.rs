@@ -41,6 +41,7 @@
 //! | its policy | `sched` |
 //! | starting and stopping it | `blocking`, `runtime`, `config`, `ambient` |
 //! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, `virtual_time` |
+//! | what thread libraries use | `raw` |
 //! | files, pipes, sockets, child processes, signals | [`io`], [`fs`], [`net`], [`process`], [`signal`] |
 //!
 //! Two traits keep the arrows one way. A task knows its scheduler as a `task::Scheduler`, which mentions tasks only;
@@ -66,6 +67,7 @@ mod deadline;
 mod domain;
 mod draws;
 mod engine;
+mod fork;
 pub mod fs;
 mod held_up;
 mod idle_hook;
@@ -81,6 +83,8 @@ mod poller;
 mod pool;
 mod preempt;
 pub mod process;
+#[doc(hidden)]
+pub mod raw;
 mod report;
 mod run;
 mod runtime;

@@ -7,7 +7,12 @@ use std::io;
 use std::sync::Mutex;
 
 /// The available stack sizes in bytes, including guard and control block. Only the pages a task touches cost memory.
-pub const STACK_CLASSES: [usize; 5] = [32 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20];
+/// The large ones leave room for a whole stack of 8 MiB, the C library's default, or 64 MiB or 1 GiB, beside those.
+pub const STACK_CLASSES: [usize; 7] =
+    [32 << 10, 64 << 10, 256 << 10, 1 << 20, (8 << 20) + ROOM, (64 << 20) + ROOM, (1 << 30) + ROOM];
+
+/// What the large classes have in addition to a round size.
+const ROOM: usize = 64 << 10;
 
 /// Class of tasks that request no size: 256 KiB.
 pub(crate) const DEFAULT_CLASS: u8 = 2;
@@ -57,6 +62,16 @@ struct Class {
 
 static CLASSES: [Mutex<Class>; STACK_CLASSES.len()] =
     [const { Mutex::new(Class { free: FreeList::EMPTY, fresh: (0, 0) }) }; STACK_CLASSES.len()];
+
+/// All locks of the pool.
+pub(crate) struct Locks(
+    #[expect(dead_code)] [std::sync::MutexGuard<'static, Class>; STACK_CLASSES.len()],
+);
+
+/// Takes all locks of the pool.
+pub(crate) fn lock_all() -> Locks {
+    Locks(std::array::from_fn(|class| lock(class as u8)))
+}
 
 fn lock(class: u8) -> std::sync::MutexGuard<'static, Class> {
     // A panic under this lock (out of memory) leaves the lists valid.
@@ -141,7 +156,8 @@ mod tests {
     fn sizes_round_up_to_a_class() {
         assert_eq!(class_for(200 << 10), Ok(2));
         assert_eq!(class_for(8 << 20), Ok(4));
-        assert_eq!(class_for(9 << 20), Err(8 << 20));
+        assert_eq!(class_for(9 << 20), Ok(5));
+        assert_eq!(class_for(2 << 30), Err((1 << 30) + ROOM));
         assert!(
             STACK_CLASSES[class_for(0).unwrap() as usize] >= GUARD + memory::signal_frame_size()
         );

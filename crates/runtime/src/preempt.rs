@@ -37,7 +37,7 @@
 //! code. A second signal would interrupt not the C library but *the handler*, which is ordinary code, and would switch
 //! away with the allocator's lock held; frames would also pile up if signals came faster than they can be handled.
 
-use crate::alarm::SIGNAL;
+pub(crate) use crate::alarm::SIGNAL;
 use crate::code;
 use crate::report;
 use crate::switch::{leave, leave_for};
@@ -47,8 +47,9 @@ use heddle_arch::PreemptCount;
 use heddle_core::Ns;
 use std::io;
 use std::marker::PhantomData;
+use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// How a running task is preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,15 +141,17 @@ impl std::str::FromStr for Mechanism {
 
 /// Holds preemption off while it lives. Free in ordinary threads, two instructions in a task.
 #[must_use]
-pub(crate) struct NoPreempt {
+pub struct NoPreempt {
     in_task: bool,
     // The count belongs to the worker that runs this context.
     _not_send: PhantomData<*mut ()>,
 }
 
 impl NoPreempt {
+    /// Holds preemption off until the value is dropped, on whatever worker.
     #[inline]
-    pub(crate) fn new() -> NoPreempt {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> NoPreempt {
         let in_task = Task::current().is_some();
         if in_task {
             // SAFETY: a task runs on a worker, whose block GS points to.
@@ -193,6 +196,10 @@ pub fn no_preempt<R>(f: impl FnOnce() -> R) -> R {
 fn look_around() {
     // SAFETY: a task runs on a worker. Deeper sections have an end of their own.
     if let Some(task) = Task::current().filter(|_| unsafe { PreemptCount::depth() } == 1) {
+        // SAFETY: as above.
+        if keeps_thread(task, unsafe { Worker::current() }) {
+            return;
+        }
         leave_for(task, task.sched().look_around(task));
     }
 }
@@ -219,6 +226,9 @@ pub(crate) fn take_pending() {
 fn answer(task: &'static Task) -> Option<Next> {
     // SAFETY: a task runs on a worker.
     let worker = unsafe { Worker::current() };
+    if keeps_thread(task, worker) {
+        return None;
+    }
     // A worker that has lost its CPU queues its task for that CPU.
     if worker.asked.swap(false, Ordering::AcqRel) || !worker.is_attached() {
         return Some(task.sched().preempt(task));
@@ -229,7 +239,15 @@ fn answer(task: &'static Task) -> Option<Next> {
     task.sched().look_around(task)
 }
 
-extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+/// Returns whether `task` is to stay on the thread of `worker`, which has no CPU: it computes beside the runtime.
+fn keeps_thread(task: &Task, worker: &Worker) -> bool {
+    !worker.is_attached() && task.keeps_thread.load(Ordering::Relaxed)
+}
+
+extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    if is_programs(signal, info, context) == Some(true) {
+        return;
+    }
     let Some(task) = Task::current() else { return };
     // SAFETY: a task's FS is loaded only on workers, so GS points to a block; the kernel passes a valid context.
     unsafe {
@@ -241,7 +259,8 @@ extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_
             return PreemptCount::set_pending();
         }
         let errno = *libc::__errno_location();
-        if code::is_held(at) {
+        let sp = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+        if code::is_held_in(at, sp) {
             PreemptCount::set_pending();
             worker.alarm.retry();
             *libc::__errno_location() = errno;
@@ -261,6 +280,67 @@ extern "C" fn on_preempt(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_
         if PreemptCount::enable() {
             take_pending();
         }
+        attend(at, context);
+    }
+}
+
+/// A thread library's look at what other threads have asked of a task; see [`hook_attention`].
+static ATTENTION: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// Makes `look` be called in each task that was interrupted, whether or not it was preempted, with the address of the
+/// interrupted instruction and the signal's context: with preemption on, in the handler of the signal, which the kernel
+/// holds back until then, before the task goes on. `look` may leave the handler by unwinding if the interrupted code
+/// can be unwound from that instruction; it unblocks the signal first.
+pub fn hook_attention(look: fn(usize, *mut libc::ucontext_t)) {
+    ATTENTION.store(look as *mut (), Ordering::Release);
+}
+
+fn attend(at: usize, context: &mut libc::ucontext_t) {
+    let hook = ATTENTION.load(Ordering::Acquire);
+    if !hook.is_null() {
+        // SAFETY: `hook_attention` stored a function of this type.
+        let look: fn(usize, *mut libc::ucontext_t) = unsafe { std::mem::transmute(hook) };
+        look(at, context);
+    }
+}
+
+/// What a thread library makes of a signal.
+pub type Look = fn(i32, *mut libc::siginfo_t, *mut libc::c_void) -> bool;
+
+/// A thread library's look at the signals that the runtime handles; see [`hook_signals`].
+static SIGNALS: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// Makes `look` be called first for each signal that the runtime handles, on every thread. It returns whether the
+/// signal was the program's and needs nothing more. It leaves errno as it was.
+pub fn hook_signals(look: Look) {
+    SIGNALS.store(look as *mut (), Ordering::Release);
+}
+
+/// Returns what the thread library says; `None` if there is none.
+fn is_programs(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) -> Option<bool> {
+    let hook = SIGNALS.load(Ordering::Acquire);
+    // SAFETY: `hook_signals` stored a function of this type.
+    (!hook.is_null())
+        .then(|| unsafe { std::mem::transmute::<*mut (), Look>(hook) }(signal, info, context))
+}
+
+/// The signals that workers hold back; 0: those that they inherit.
+static WORKERS_MASK: AtomicU64 = AtomicU64::new(0);
+
+/// Makes every worker that starts from here on hold back the signals of `mask`, in the kernel's form.
+pub fn set_workers_mask(mask: u64) {
+    WORKERS_MASK.store(mask, Ordering::Release);
+}
+
+/// Prepares the calling thread, a worker, for signals.
+pub(crate) fn prepare_worker() {
+    match WORKERS_MASK.load(Ordering::Acquire) {
+        0 => heddle_sys::signal::unblock(SIGNAL),
+        mask => drop(heddle_sys::signal::change_mask(libc::SIG_SETMASK, mask)),
     }
 }
 
@@ -273,6 +353,10 @@ static PREVIOUS_FAULT: OnceLock<Action> = OnceLock::new();
 
 /// Reports the task whose stack has overflowed; passes any other fault on.
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let programs = is_programs(signal, info, context);
+    if programs == Some(true) {
+        return;
+    }
     // SAFETY: the kernel passes a valid description.
     let at = unsafe { (*info).si_addr() } as usize;
     if let Some(task) = Task::current() {
@@ -282,7 +366,11 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
             report_overflow(task);
         }
     }
-    pass_on(signal, info, context);
+    match programs {
+        // The instruction faults again, with our handler gone.
+        Some(_) => heddle_sys::signal::set_default(signal),
+        None => pass_on(signal, info, context),
+    }
 }
 
 /// Returns whether a fault at address `at` with this stack pointer means a stack overflow.

@@ -77,8 +77,7 @@ impl Builder {
     }
 
     /// Sets all attributes at once.
-    #[cfg(all(virtual_time, feature = "trace"))]
-    pub(crate) fn attrs(mut self, attrs: TaskAttrs) -> Self {
+    pub(crate) fn with_attrs(mut self, attrs: TaskAttrs) -> Self {
         self.attrs = attrs;
         self
     }
@@ -113,14 +112,24 @@ impl Builder {
         if size_of::<F>() + size_of::<T>() > LARGE {
             let f = Box::new(f);
             // SAFETY: the caller's promise.
-            return unsafe { self.spawn_small(sched, move || Box::new(f())) }
-                .map(JoinHandle::unboxed);
+            return unsafe { self.prepare_small(sched, move || Box::new(f())) }
+                .map(|created| JoinHandle::unboxed(created.start_raw()));
         }
         // SAFETY: the caller's promise.
-        unsafe { self.spawn_small(sched, f) }.map(JoinHandle::plain)
+        unsafe { self.prepare_small(sched, f) }
+            .map(|created| JoinHandle::plain(created.start_raw()))
     }
 
-    unsafe fn spawn_small<F, T>(self, sched: &'static dyn Scheduler, f: F) -> io::Result<Raw<T>>
+    /// Prepares a task that runs `f`, which fits above its stack.
+    ///
+    /// # Safety
+    /// Everything that `F` borrows outlives the task.
+    #[inline(always)]
+    pub(crate) unsafe fn prepare_small<F, T>(
+        self,
+        sched: &'static dyn Scheduler,
+        f: F,
+    ) -> io::Result<Created<T>>
     where
         F: FnOnce() -> T + Send,
         T: Send,
@@ -134,7 +143,7 @@ impl Builder {
                 )
             })?,
         };
-        let _guard = NoPreempt::new();
+        let guard = NoPreempt::new();
         let task = sched.prepare(class, self.attrs)?;
         // The last task's name is dropped here, not when its block is recycled: that may happen in a worker's loop,
         // which frees no memory (`threads`).
@@ -149,9 +158,35 @@ impl Builder {
             (sp as *mut Frame).write(Frame::new(run::<F, T>, task.addr()));
             task.get().sp.set(sp);
             let raw = Raw { task, result: &raw mut (*packet).result };
-            sched.start(task);
-            Ok(raw)
+            Ok(Created { raw, sched, _guard: guard })
         }
+    }
+}
+
+/// A task that does not run yet. Holds preemption off until it does.
+#[must_use]
+pub(crate) struct Created<T> {
+    raw: Raw<T>,
+    sched: &'static dyn Scheduler,
+    _guard: NoPreempt,
+}
+
+impl<T> Created<T> {
+    #[inline(always)]
+    pub(crate) fn task(&self) -> TaskRef {
+        self.raw.task
+    }
+
+    /// Makes it runnable. The caller joins or detaches it.
+    #[inline(always)]
+    pub(crate) fn start(self) -> TaskRef {
+        self.start_raw().task
+    }
+
+    #[inline(always)]
+    fn start_raw(self) -> Raw<T> {
+        self.sched.start(self.raw.task);
+        self.raw
     }
 }
 
@@ -163,7 +198,7 @@ fn packet_of<F, T>(task: &Task) -> *mut Packet<F, T> {
 
 /// The first function of every task.
 extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
-    // SAFETY: `spawn_small` passed this task; the switch that brought us here is completed first. The closure was
+    // SAFETY: `prepare_small` passed this task; the switch that brought us here is completed first. The closure was
     // written there and is taken once; the result is written before it is announced.
     unsafe {
         let task = TaskRef::from_addr(task).get();

@@ -8,9 +8,10 @@
 use crate::core_state::Placed;
 use crate::engine::Engine;
 use crate::kernel_thread::{self, Name};
+use crate::preempt;
 use crate::worker::{Owner, Remote, Worker};
 use heddle_core::{Model, Ns};
-use heddle_sys::{futex, signal};
+use heddle_sys::futex;
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -44,7 +45,7 @@ fn run(engine: &'static dyn Engine, owner: Owner) {
     let worker = owner.enter(core.settings.quantum);
     // The ticker starts spares.
     core.promptness.adopt();
-    signal::unblock(libc::SIGURG);
+    preempt::prepare_worker();
     while !core.is_stopping() {
         worker.pin(core.settings.topology[worker.cpu()].os_id);
         engine.serve(worker);

@@ -247,9 +247,15 @@ impl Worker {
     /// above.
     #[inline]
     pub(crate) fn here() -> Option<&'static Worker> {
-        // GS cannot tell: a thread that a task has started inherits it from the worker.
         // SAFETY: a task is on a worker, and so is a loop.
-        (Task::current().is_some() || IS_WORKER.get()).then(|| unsafe { Worker::current() })
+        Worker::is_here().then(|| unsafe { Worker::current() })
+    }
+
+    /// Returns whether the calling thread is a worker, even one that has not installed its block yet.
+    #[inline]
+    pub(crate) fn is_here() -> bool {
+        // GS cannot tell: a thread that a task has started inherits it from the worker.
+        Task::current().is_some() || IS_WORKER.get()
     }
 
     /// Hands `lock`, which the caller holds, and the remaining work to the context after the next switch.

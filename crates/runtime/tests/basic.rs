@@ -87,9 +87,9 @@ fn names_and_attributes_are_the_tasks_own() {
     });
     assert_eq!(name.as_deref(), Some("scan-7"));
     assert!(!in_task());
-    let too_large = Builder::new().stack_size(1 << 30).spawn(|| ());
+    let too_large = Builder::new().stack_size(1 << 40).spawn(|| ());
     let error = too_large.err().unwrap().to_string();
-    assert!(error.contains("too large; the maximum is 8388608"), "{error}");
+    assert!(error.contains("too large; the maximum is 1073807360"), "{error}");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn wrong_configurations_are_refused_before_anything_starts() {
     let short = error(new().policy("round-robin:quantum=1us"));
     assert!(short.contains("at least 10us"), "{short}");
     assert!(error(new().name("a\0b")).contains("zero byte"));
-    assert!(error(new().stack_size(1 << 40)).contains("the maximum is 8388608"));
+    assert!(error(new().stack_size(1 << 40)).contains("the maximum is 1073807360"));
 }
 
 #[test]

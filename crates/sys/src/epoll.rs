@@ -82,6 +82,19 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, events | how as u32, key)
     }
 
+    /// Reports `events` of `fd` under `key` once, now or when they occur. Replaces what was asked of `fd` before.
+    ///
+    /// # Errors
+    /// The system's: not open, or not pollable (`EPERM`: a file on a disk).
+    pub fn arm(&self, fd: RawFd, key: u64, events: u32) -> io::Result<()> {
+        assert_ne!(key, BELL, "the largest key is the doorbell's");
+        let events = events | libc::EPOLLONESHOT as u32;
+        self.control(libc::EPOLL_CTL_MOD, fd, events, key)
+            .or_else(|_| self.control(libc::EPOLL_CTL_ADD, fd, events, key))
+            // Another thread was faster.
+            .or_else(|_| self.control(libc::EPOLL_CTL_MOD, fd, events, key))
+    }
+
     /// Stops reports on a descriptor, which may already be closed.
     pub fn unwatch(&self, fd: RawFd) {
         // Fails only if it was not registered.

@@ -35,6 +35,22 @@ pub fn restore(signal: i32, previous: &Previous) {
     unsafe { libc::sigaction(signal, previous, core::ptr::null_mut()) };
 }
 
+/// Gives `signal` its default action, by the system call itself, as [`change_mask`] does.
+pub fn set_default(signal: i32) {
+    // The kernel's form: a handler, flags, a restorer and a mask, all zero.
+    let action = [0u64; 4];
+    // SAFETY: a valid action; a mask of the kernel has 8 bytes.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            &raw const action,
+            core::ptr::null_mut::<u64>(),
+            8usize,
+        )
+    };
+}
+
 /// Makes the kernel hold back `held` while a thread runs the handler of `signal`.
 ///
 /// # Errors
@@ -68,23 +84,29 @@ pub unsafe fn set_alternate_stack(stack: libc::stack_t) -> libc::stack_t {
 
 /// Blocks every signal for the calling kernel thread: threads that provide stacks must never run a handler.
 pub fn block_all() {
-    // SAFETY: the set is local.
-    unsafe {
-        let mut set: libc::sigset_t = core::mem::zeroed();
-        libc::sigfillset(&mut set);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &set, core::ptr::null_mut());
-    }
+    // The C library's own two stay open: it waits for every thread to answer.
+    change_mask(libc::SIG_SETMASK, !(bit(32) | bit(33)));
 }
 
 /// Unblocks `signal` for the calling kernel thread.
 pub fn unblock(signal: i32) {
-    // SAFETY: the set is local.
+    change_mask(libc::SIG_UNBLOCK, bit(signal));
+}
+
+/// The set of `signal` alone, in the kernel's form.
+pub const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Changes the mask of the calling kernel thread by the system call itself, because a thread library may have masks of
+/// its own behind the C library's names. Returns the previous mask, in the kernel's form.
+pub fn change_mask(how: i32, set: u64) -> u64 {
+    let mut previous = 0u64;
+    // SAFETY: both sets have the kernel's 8 bytes.
     unsafe {
-        let mut set: libc::sigset_t = core::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, signal);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, core::ptr::null_mut());
-    }
+        libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const set, &raw mut previous, 8usize)
+    };
+    previous
 }
 
 #[cfg(test)]

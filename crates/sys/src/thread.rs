@@ -126,13 +126,33 @@ pub fn is_asleep(tid: u32) -> bool {
 /// waits for a lock of the C library or of Rust's. Like [`is_asleep`], it reads /proc and allocates nothing. Returns
 /// `None` if it cannot tell.
 pub fn awaited_futex(tid: u32) -> Option<usize> {
+    let call = blocked_in(tid)?;
+    (call.number == libc::SYS_futex).then_some(call.argument)
+}
+
+/// A system call in which a thread sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The call's number.
+    pub number: libc::c_long,
+    /// Its first argument.
+    pub argument: usize,
+    /// The address to which it returns.
+    pub at: usize,
+}
+
+/// Returns the system call in which the kernel thread `tid` of this process sleeps. Like [`is_asleep`], it reads /proc
+/// and allocates nothing. Returns `None` if it cannot tell, or the thread runs.
+pub fn blocked_in(tid: u32) -> Option<Blocked> {
     let mut call = [0u8; 256];
-    // The number of the system call and its arguments; "running" if there is none.
+    // The number, six arguments, the stack pointer and the program counter; "running" if there is no call.
     let call = core::str::from_utf8(read_proc(tid, "syscall", &mut call)).ok()?;
     let mut words = call.split_ascii_whitespace();
-    let number: libc::c_long = words.next()?.parse().ok()?;
-    let address = words.next()?.strip_prefix("0x")?;
-    (number == libc::SYS_futex).then(|| usize::from_str_radix(address, 16).ok())?
+    let number = words.next()?.parse().ok()?;
+    let hexadecimal = |word: &str| usize::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    let argument = hexadecimal(words.next()?)?;
+    let at = words.last().and_then(hexadecimal)?;
+    Some(Blocked { number, argument, at })
 }
 
 /// Returns the contents of the file `name` for the thread `tid` of this process, as much as fits into `room`; nothing

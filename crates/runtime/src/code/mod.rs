@@ -3,7 +3,8 @@
 //! A task that loses the CPU inside an allocator keeps the allocator's lock, and every thread that needs it waits, each
 //! blocking a worker. So the preemption handler checks where it interrupts, and does not switch away:
 //!
-//! - in the C library, the loader and the unwinder, and in allocators that are shared objects, by file name;
+//! - in the C library, the loader and the unwinder, and in allocators that are shared objects, by file name, but for
+//!   functions on memory and strings that the program itself has called ([`lockless`]);
 //! - in any other shared object that defines `malloc`;
 //! - in an allocator linked into the program, by the program's symbols ([`symbols`]);
 //! - in code named by the user (`RuntimeBuilder::no_preempt_code`).
@@ -11,6 +12,7 @@
 //! A stripped program has no symbols: for it, [`crate::alloc::NoPreempt`] does the same without them.
 
 mod allocators;
+mod lockless;
 mod pattern;
 mod symbols;
 
@@ -27,9 +29,18 @@ const SYSTEM: [&str; 4] = ["libc.so*", "ld-linux*", "libgcc_s*", "libpthread*"];
 /// process, and C++'s containers (tcmalloc's free pages are a `std::set`).
 const CALLED: [&str; 2] = ["linux-vdso*", "libstdc++.so*"];
 
-/// Address ranges of code, sorted and disjoint. Replaced as a whole and never freed: a handler may be reading the old
-/// ones.
-static RANGES: AtomicPtr<Vec<Range<usize>>> = AtomicPtr::new(ptr::null_mut());
+/// Address ranges of code, each list sorted and disjoint.
+struct Map {
+    /// Where no task is preempted.
+    held: Vec<Range<usize>>,
+    /// The part of it that takes no lock.
+    lockless: Vec<Range<usize>>,
+    /// Everything that was loaded.
+    code: Vec<Range<usize>>,
+}
+
+/// Replaced as a whole and never freed: a handler may be reading the old one.
+static MAP: AtomicPtr<Map> = AtomicPtr::new(ptr::null_mut());
 
 /// The names given by users so far, once the code has been learned.
 static NAMED: Mutex<Option<Vec<String>>> = Mutex::new(None);
@@ -45,18 +56,43 @@ pub(crate) fn learn(named: &[String]) {
     }
     let all = known.get_or_insert_default();
     all.extend(new);
-    let ranges = Box::new(merge(find(all)));
-    RANGES.store(Box::into_raw(ranges), Ordering::Release);
+    let code = objects().into_iter().flat_map(|object| object.code).collect();
+    let map =
+        Map { held: merge(find(all)), lockless: merge(lockless::functions()), code: merge(code) };
+    MAP.store(Box::into_raw(Box::new(map)), Ordering::Release);
 }
 
 /// Returns whether the instruction at `at` is in code that is not preempted. For signal handlers.
 pub(crate) fn is_held(at: usize) -> bool {
-    // SAFETY: null or a list that is never freed.
-    let ranges = unsafe { RANGES.load(Ordering::Acquire).as_ref() };
-    ranges.is_some_and(|ranges| {
-        let behind = ranges.partition_point(|range| range.start <= at);
-        behind > 0 && at < ranges[behind - 1].end
-    })
+    map().is_some_and(|map| contains(&map.held, at))
+}
+
+/// Like [`is_held`], for a task that was interrupted at `at` with the stack pointer `sp`.
+///
+/// A function that holds no lock may have been called by one that does, such as `realloc`. These functions have no
+/// frame, so the word at the stack pointer is the address to which they return. If one did push something first, that
+/// is the address of code by chance only.
+///
+/// # Safety
+/// `sp` is the task's stack pointer.
+pub(crate) unsafe fn is_held_in(at: usize, sp: usize) -> bool {
+    let Some(map) = map() else { return false };
+    if !contains(&map.lockless, at) {
+        return contains(&map.held, at);
+    }
+    // SAFETY: by the caller's promise.
+    let back = unsafe { (sp as *const usize).read() };
+    contains(&map.held, back) || !contains(&map.code, back)
+}
+
+fn map() -> Option<&'static Map> {
+    // SAFETY: null or a map that is never freed.
+    unsafe { MAP.load(Ordering::Acquire).as_ref() }
+}
+
+fn contains(ranges: &[Range<usize>], at: usize) -> bool {
+    let behind = ranges.partition_point(|range| range.start <= at);
+    behind > 0 && at < ranges[behind - 1].end
 }
 
 fn find(named: &[String]) -> Vec<Range<usize>> {
@@ -173,5 +209,20 @@ mod tests {
         learn(&["heddle_test_named_*".to_owned()]);
         assert!(is_held(own) && !is_held(learn as *const () as usize));
         assert!(is_held(libc::malloc as *const () as usize));
+    }
+
+    #[test]
+    fn a_function_without_a_lock_is_held_on_behalf_of_its_caller() {
+        learn(&[]);
+        // SAFETY: a lookup by name; and stack pointers to a word of this frame.
+        unsafe {
+            let memcpy = libc::dlsym(libc::RTLD_DEFAULT, c"memcpy".as_ptr()) as usize;
+            let from = |caller: usize| is_held_in(memcpy, &raw const caller as usize);
+            assert!(!from(learn as *const () as usize + 1));
+            assert!(from(libc::realloc as *const () as usize + 1) && from(17));
+            let malloc = libc::malloc as *const () as usize;
+            let own = learn as *const () as usize;
+            assert!(is_held_in(malloc, &raw const own as usize));
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::preempt::Mechanism;
 use crate::runtime::Runtime;
 use crate::tls::TlsMode;
 use error::refused;
-use heddle_core::{CpuInfo, Policy};
+use heddle_core::{CpuInfo, Ns, Policy};
 use heddle_policies::{Visitor, with_policy};
 use start::Start;
 
@@ -40,6 +40,7 @@ pub struct RuntimeBuilder {
     stack_size: Option<usize>,
     no_preempt_code: Vec<String>,
     dispatcher: Option<u32>,
+    slice: Option<Ns>,
 }
 
 /// The default policy.
@@ -103,6 +104,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Limits the turn of a task to `slice` while others wait, under a policy that does not preempt. Without a limit, a
+    /// task that waits for another one in a loop may wait forever. A policy with a quantum of its own ignores this.
+    pub fn slice(mut self, slice: Ns) -> Self {
+        self.slice = Some(slice);
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
@@ -153,7 +161,7 @@ impl RuntimeBuilder {
             }
         };
         let name = self.name.clone();
-        Ok(Start { name, topology, dispatcher, mechanism, stack_class })
+        Ok(Start { name, topology, dispatcher, mechanism, stack_class, slice: self.slice })
     }
 
     fn with_environment(mut self) -> Result<Self, ConfigError> {

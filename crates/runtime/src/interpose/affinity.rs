@@ -10,7 +10,9 @@ use crate::task::Task;
 use crate::worker::Worker;
 use heddle_sys::thread::{self, CpuMask};
 use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The CPUs of the process when its first runtime started.
 static PROCESS: OnceLock<CpuMask> = OnceLock::new();
@@ -29,6 +31,45 @@ pub(super) fn remember() {
         // SAFETY: the handler makes one system call, which a child may whatever other threads were doing.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
+}
+
+/// Lets the calling thread, a worker's copy in the child of a fork, use all CPUs of the process.
+pub(crate) fn unpin() {
+    if let Some(mask) = PROCESS.get() {
+        let _ = mask.apply();
+    }
+}
+
+/// Pins the calling task's worker to its CPU again after [`unpin`]. Preemption has been off in between.
+pub(crate) fn pin_again() {
+    if Task::current().is_some() {
+        // SAFETY: a task runs on a worker, and preemption is off.
+        unsafe { Worker::current() }.pin_again();
+    }
+}
+
+/// A thread library's way to run a call that makes a process; see [`hook_makers`].
+static AROUND: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// What runs a call that makes a process.
+pub type Around = fn(&mut dyn FnMut());
+
+/// Makes `around` run each call that makes a process: it calls its argument once.
+pub fn hook_makers(around: Around) {
+    AROUND.store(around as *mut (), Ordering::Release);
+}
+
+/// Calls `make` unpinned, by way of the thread library.
+fn made<R>(make: impl FnOnce() -> R) -> R {
+    let hook = AROUND.load(Ordering::Acquire);
+    if hook.is_null() {
+        return unpinned(make);
+    }
+    // SAFETY: `hook_makers` stored a function of this type.
+    let around: Around = unsafe { std::mem::transmute(hook) };
+    let (mut make, mut result) = (Some(make), None);
+    around(&mut || result = make.take().map(unpinned));
+    result.expect("a thread library makes the call")
 }
 
 /// Returns the mask to report to a task.
@@ -67,14 +108,14 @@ macro_rules! makers {
             unsafe {
                 let real: unsafe extern "C" fn($($type),*) -> $result =
                     std::mem::transmute(REAL.address());
-                unpinned(|| real($($argument),*))
+                made(|| real($($argument),*))
             }
         }
     )*};
 }
 
 /// The first function of a thread.
-pub(crate) type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
+pub type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// What a thread created on a worker runs.
 struct Start {
@@ -103,6 +144,35 @@ pub unsafe extern "C" fn pthread_create(
     entry: Entry,
     argument: *mut c_void,
 ) -> c_int {
+    let hook = CREATE.load(Ordering::Acquire);
+    if !hook.is_null() {
+        // SAFETY: `hook_create_thread` stored a function of this type; the caller's contract.
+        return unsafe {
+            std::mem::transmute::<*mut (), Create>(hook)(thread, attr, entry, argument)
+        };
+    }
+    // SAFETY: the caller's contract.
+    unsafe { create_foreign_thread(thread, attr, entry, argument) }
+}
+
+/// A thread library's `pthread_create`; see [`hook_create_thread`].
+static CREATE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// Makes `create` what `pthread_create` does. It calls [`create_foreign_thread`] for threads that are not tasks.
+pub fn hook_create_thread(create: Create) {
+    CREATE.store(create as *mut (), Ordering::Release);
+}
+
+/// Like the C library's `pthread_create`; the thread may use all CPUs of the process, and is not a worker.
+///
+/// # Safety
+/// The C library's contract.
+pub unsafe fn create_foreign_thread(
+    thread: *mut libc::pthread_t,
+    attr: *const libc::pthread_attr_t,
+    entry: Entry,
+    argument: *mut c_void,
+) -> c_int {
     let real = real_create();
     // SAFETY: the caller's contract. A thread that was not made has not taken its box.
     unsafe {
@@ -118,7 +188,8 @@ pub unsafe extern "C" fn pthread_create(
     }
 }
 
-type Create = unsafe extern "C" fn(
+/// The type of `pthread_create`.
+pub type Create = unsafe extern "C" fn(
     *mut libc::pthread_t,
     *const libc::pthread_attr_t,
     Entry,
@@ -126,7 +197,7 @@ type Create = unsafe extern "C" fn(
 ) -> c_int;
 
 /// Returns the C library's `pthread_create`.
-fn real_create() -> Create {
+pub(super) fn real_create() -> Create {
     static REAL: LibcFn = LibcFn::new(c"pthread_create");
     // SAFETY: the symbol has this type.
     unsafe { std::mem::transmute(REAL.address()) }

@@ -9,9 +9,11 @@
 //! worker whose task makes the call gets the signal as well, since it is not the C library's caller; it makes the
 //! system call twice, with the same result.
 
+use super::affinity::real_create;
 use crate::worker::Worker;
 use heddle_arch::{fs_base, gs_base, set_fs_base};
 use heddle_sys::signal::Handler;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The C library's signal; `sigaction` refuses it, the system call does not.
@@ -33,7 +35,7 @@ static REAL: AtomicUsize = AtomicUsize::new(0);
 /// Installs our handler in front of the C library's.
 pub(super) fn install() {
     // The C library installs its own when it creates the first thread.
-    let _ = std::thread::spawn(|| ()).join();
+    first_thread();
     let mut action = Action::default();
     // SAFETY: the kernel fills a structure of this form.
     let asked = unsafe { rt_sigaction(std::ptr::null(), &mut action) };
@@ -51,6 +53,20 @@ pub(super) fn install() {
     };
     // SAFETY: the handler calls the C library's as that would have been called; its restorer stays.
     unsafe { rt_sigaction(&ours, std::ptr::null_mut()) };
+}
+
+/// Creates a kernel thread and waits for its end.
+fn first_thread() {
+    extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+    let mut thread = 0;
+    // SAFETY: a thread that does nothing and is joined.
+    unsafe {
+        if real_create()(&mut thread, std::ptr::null(), nothing, std::ptr::null_mut()) == 0 {
+            libc::pthread_join(thread, std::ptr::null_mut());
+        }
+    }
 }
 
 unsafe fn rt_sigaction(new: *const Action, old: *mut Action) -> libc::c_long {

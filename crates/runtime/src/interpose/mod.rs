@@ -6,7 +6,8 @@
 mod affinity;
 mod credentials;
 
-pub(crate) use affinity::{Entry, create_thread};
+pub use affinity::{Around, Create, Entry, create_foreign_thread, hook_create_thread, hook_makers};
+pub(crate) use affinity::{create_thread, pin_again, unpin};
 
 use std::sync::Once;
 

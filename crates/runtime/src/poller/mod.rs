@@ -18,10 +18,17 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The registered descriptors of all runtimes.
 static SOURCES: Slab<Source> = Slab::new();
+
+/// Marks the keys of descriptors that a thread library waits for by itself: no slot has such a number.
+const ARMED: u64 = 1 << 31;
+
+/// What a thread library does with an event: it gets the descriptor and what it is ready for.
+pub(crate) type Report = fn(RawFd, u32);
 
 /// A descriptor's slot in the table. It may outlive the runtime.
 pub(crate) struct Registration {
@@ -52,6 +59,8 @@ pub(crate) struct Poller {
     events: UnsafeCell<Events>,
     /// Number of registered descriptors.
     count: AtomicUsize,
+    /// A thread library's; see [`Poller::arm`].
+    report: OnceLock<Report>,
 }
 
 // SAFETY: only the holder of the lock uses the event buffer.
@@ -66,6 +75,7 @@ impl Poller {
             lock: PollLock::default(),
             events: UnsafeCell::new(Events::with_capacity(256)),
             count: AtomicUsize::new(0),
+            report: OnceLock::new(),
         })
     }
 
@@ -106,6 +116,19 @@ impl Poller {
         Ok(registration)
     }
 
+    /// Makes the poller call `report` for the descriptors that are armed, and counts as a source of events from now on.
+    pub(crate) fn set_report(&self, report: Report) {
+        if self.report.set(report).is_ok() {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Reports `events` of `fd` once, to [`Poller::set_report`]'s function: now or when they occur. Returns false if
+    /// the system cannot watch it.
+    pub(crate) fn arm(&self, fd: RawFd, events: u32) -> bool {
+        self.epoll.arm(fd, ARMED | fd as u64, events).is_ok()
+    }
+
     /// Removes a descriptor that is still open. Its [`Registration`] is dropped after this.
     pub(crate) fn remove(&self, fd: RawFd) {
         let _guard = NoPreempt::new();
@@ -144,6 +167,9 @@ impl Poller {
         for (key, ready) in events.iter() {
             if let Some(source) = SOURCES.get(Key(key)) {
                 source.report(ready);
+                reports += 1;
+            } else if let Some(report) = self.report.get().filter(|_| key & ARMED != 0) {
+                report((key & !ARMED) as RawFd, ready);
                 reports += 1;
             }
         }

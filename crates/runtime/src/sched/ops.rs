@@ -8,7 +8,7 @@ use crate::pool;
 use crate::task::{Liveness, Next, Run, Scheduler, Task, TaskRef};
 use crate::timers::Timer;
 use crate::worker::{After, Worker};
-use heddle_core::{Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs};
+use heddle_core::{Class, Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs};
 use std::any::Any;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -56,6 +56,11 @@ impl<P: Policy> Scheduler for Shared<P> {
             None => drop(self.core.spawned_outside.fetch_add(1, Ordering::Relaxed)),
         }
         Ok(task)
+    }
+
+    fn set_class(&self, task: TaskRef, class: Class) {
+        let slot = &self.slots.all()[task.get().id().index()];
+        slot.set_attrs(TaskAttrs { class, ..slot.attrs() });
     }
 
     fn start(&'static self, task: TaskRef) {

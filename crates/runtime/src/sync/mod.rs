@@ -20,7 +20,7 @@ mod rwlock;
 #[doc(hidden)]
 pub mod select;
 mod semaphore;
-mod thread_parker;
+pub(crate) mod thread_parker;
 mod wait_queue;
 pub(crate) mod waiter;
 

@@ -25,6 +25,14 @@ unsafe impl Sync for ThreadParker {}
 /// The first free parker.
 static FREE: Mutex<Option<&'static ThreadParker>> = Mutex::new(None);
 
+/// The list of free parkers, locked.
+pub(crate) struct Locked(#[expect(dead_code)] MutexGuard<'static, Option<&'static ThreadParker>>);
+
+/// Takes the lock of the list.
+pub(crate) fn lock() -> Locked {
+    Locked(free())
+}
+
 fn free() -> MutexGuard<'static, Option<&'static ThreadParker>> {
     FREE.lock().unwrap_or_else(|e| e.into_inner())
 }

@@ -9,7 +9,7 @@ use heddle_sync::{EndWord, InboxNode, WakeWord};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 /// Where a task is, as seen under its run queue's lock.
 ///
@@ -77,6 +77,10 @@ pub(crate) struct Task {
     id: Cell<TaskId>,
     dtors: UnsafeCell<Vec<Destructor>>,
     has_keys: Cell<bool>,
+    /// It keeps the kernel thread on which it was found blocked, without a CPU of the runtime's ([`crate::raw`]).
+    pub(crate) keeps_thread: AtomicBool,
+    /// A thread library's, for as long as the block exists.
+    pub(crate) extension: AtomicPtr<()>,
     name: UnsafeCell<Option<Box<str>>>,
     pub(crate) stack: Stack,
     /// Number of tasks that its runtime created before it.
@@ -121,6 +125,8 @@ impl Task {
             id: Cell::new(TaskId(u32::MAX)),
             dtors: UnsafeCell::default(),
             has_keys: Cell::new(false),
+            keeps_thread: AtomicBool::new(false),
+            extension: AtomicPtr::new(ptr::null_mut()),
             name: UnsafeCell::default(),
             stack,
             #[cfg(feature = "trace")]
@@ -201,6 +207,7 @@ impl Task {
     /// Clears the state of the previous task. The caller is the block's only owner.
     #[inline]
     pub(crate) fn reset(&self) {
+        self.keeps_thread.store(false, Ordering::Relaxed);
         self.wake.reset();
         self.end.reset();
     }

@@ -3,7 +3,7 @@
 use super::{Liveness, Task, TaskRef};
 use crate::liveness::Owned;
 use crate::timers::Timer;
-use heddle_core::TaskAttrs;
+use heddle_core::{Class, TaskAttrs};
 use std::any::Any;
 use std::io;
 use std::num::NonZeroUsize;
@@ -29,6 +29,8 @@ pub(crate) trait Scheduler: Owned {
     fn default_stack_class(&self) -> u8;
     /// Returns a stack with a slot and attributes for a new task.
     fn prepare(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<TaskRef>;
+    /// Changes the class of a task of this runtime. The policy sees it when it next asks.
+    fn set_class(&self, task: TaskRef, class: Class);
     /// Makes a prepared task runnable.
     fn start(&'static self, task: TaskRef);
     /// Makes a woken task runnable. The caller was asked to enqueue it by [`heddle_sync::WakeWord::wake`].

@@ -41,8 +41,14 @@ pub(crate) struct Template {
     allocate: Allocate,
 }
 
-/// The first thread id that no kernel thread has: Linux stops at 2^22. Futexes have 30 bits for it.
-static NEXT_TID: AtomicU32 = AtomicU32::new(1 << 22);
+/// How many numbers have been given away. Linux stops at 2^22; futexes have 30 bits for a number.
+static NUMBERS: AtomicU32 = AtomicU32::new(0);
+
+/// Returns a thread number that no kernel thread has, and no block got within a thousand million calls.
+fn next_number() -> u32 {
+    const FIRST: u32 = 1 << 22;
+    FIRST + NUMBERS.fetch_add(1, Ordering::Relaxed) % ((1 << 30) - FIRST)
+}
 
 fn symbol(name: &std::ffi::CStr) -> Result<*mut c_void, String> {
     // SAFETY: a lookup by name.
@@ -91,6 +97,20 @@ impl Template {
         Ok(template)
     }
 
+    /// Gives the descriptor at `fs`, the caller's own, a new thread number, and returns it.
+    pub(super) fn renumber(&self, fs: usize) -> u32 {
+        let number = next_number();
+        // SAFETY: a descriptor of this layout, which no other thread uses.
+        unsafe { ((fs as isize + self.tid) as *mut u32).write(number) };
+        number
+    }
+
+    /// Returns the thread number in the descriptor at `fs`.
+    pub(super) fn number(&self, fs: usize) -> u32 {
+        // SAFETY: a descriptor of this layout, the caller's own.
+        unsafe { ((fs as isize + self.tid) as *const u32).read() }
+    }
+
     /// Sorts every word of the two blocks into constants, self-pointers and the rest.
     fn compare(&mut self, a: &Probe, b: &Probe) {
         let inside = -(self.below as isize)..self.above as isize;
@@ -136,8 +156,7 @@ impl Template {
                 at(offset).write(at(offset) as u64);
                 at(offset + 8).write(at(offset) as u64);
             }
-            let tid = NEXT_TID.fetch_add(1, Ordering::Relaxed) & 0x3fff_ffff;
-            at(self.tid).cast::<u32>().write(tid);
+            at(self.tid).cast::<u32>().write(next_number());
             if let Some(offset) = self.rseq_cpu {
                 at(offset).cast::<i32>().write(-2);
             }
@@ -170,6 +189,20 @@ fn link_offset(a: &Probe, b: &Probe) -> Option<isize> {
     let mut found = (0..above - 8).step_by(8).filter(|&o| word(o) == (a.tp + o) as u64);
     let offset = found.next()? as isize;
     found.next().is_none().then_some(offset)
+}
+
+/// See [`super::end_restartable_sequences`].
+pub(super) fn end_restartable_sequences(descriptor: usize) {
+    /// What the kernel calls RSEQ_FLAG_UNREGISTER.
+    const UNREGISTER: i32 = 1;
+    /// What glibc registers on x86-64.
+    const SIGNATURE: u32 = 0x5305_3053;
+    /// The kernel's minimum; glibc registers as much.
+    const SIZE: u32 = 32;
+    let Some(offset) = rseq_cpu() else { return };
+    let area = (descriptor as isize + offset - 4) as usize;
+    // SAFETY: takes an address that the kernel has; anything else is refused.
+    unsafe { libc::syscall(libc::SYS_rseq, area, SIZE, UNREGISTER, SIGNATURE) };
 }
 
 /// Returns where restartable sequences keep the CPU number, by glibc's public symbol; `None` before 2.35.

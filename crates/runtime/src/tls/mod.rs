@@ -96,3 +96,26 @@ pub(crate) unsafe fn furnish(base: *mut u8, size: usize) -> std::io::Result<Area
         None => unsafe { donor::furnish(base, size) },
     }
 }
+
+/// Gives the calling task's descriptor a new thread number, and returns it: no two threads that were alive at some time
+/// have the same one. A donor's number is its kernel thread's.
+pub(crate) fn renumber() -> u32 {
+    match &choice().template {
+        Some(template) => template.renumber(heddle_arch::fs_base()),
+        None => heddle_sys::thread::id(),
+    }
+}
+
+/// Returns the thread number that the calling context's descriptor holds.
+pub(crate) fn number() -> u32 {
+    match &choice().template {
+        Some(template) => template.number(heddle_arch::fs_base()),
+        None => heddle_sys::thread::id(),
+    }
+}
+
+/// Tells the kernel that the calling thread no longer has a place for restartable sequences in `descriptor`, which the
+/// C library is about to reuse. Before glibc 2.35 there is none.
+pub(crate) fn end_restartable_sequences(descriptor: usize) {
+    block::end_restartable_sequences(descriptor);
+}

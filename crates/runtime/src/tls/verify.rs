@@ -1,6 +1,7 @@
 //! A block is used only if the C library works on it: verified once per process, before the first task.
 
 use super::block::Template;
+use crate::libc_fn::LibcFn;
 use heddle_arch::{Frame, fs_base, switch};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -51,12 +52,25 @@ pub(super) fn verify(template: &Template) -> Result<(), String> {
         (sp as *mut Frame).write(Frame::new(run_trial, &raw mut trial as usize));
         switch(&raw mut trial.back, sp, area.fs);
         // The trial holds the mutex: it must appear taken, and not by this thread.
-        if trial.wrong.is_none() && libc::pthread_mutex_trylock(trial.mutex) != libc::EBUSY {
+        if trial.wrong.is_none() && mutex_call(&TRYLOCK, trial.mutex) != libc::EBUSY {
             trial.wrong = Some("a recursive mutex can be taken by two tasks");
         }
     }
     FRESH.set(0x5ca1_ab1e);
     trial.wrong.map_or(Ok(()), |wrong| Err(wrong.into()))
+}
+
+static LOCK: LibcFn = LibcFn::new(c"pthread_mutex_lock");
+static TRYLOCK: LibcFn = LibcFn::new(c"pthread_mutex_trylock");
+
+/// Calls the C library's own function, whatever the program has put before it.
+unsafe fn mutex_call(function: &LibcFn, mutex: *mut libc::pthread_mutex_t) -> i32 {
+    // SAFETY: both symbols have this type; the mutex is valid.
+    unsafe {
+        let call: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32 =
+            std::mem::transmute(function.address());
+        call(mutex)
+    }
 }
 
 fn recursive_mutex() -> libc::pthread_mutex_t {
@@ -97,8 +111,7 @@ unsafe fn find_wrong(trial: &Trial) -> Option<&'static str> {
         if !(trial.stack.0..trial.stack.0 + trial.stack.1).contains(&errno) {
             return Some("errno is not the block's own");
         }
-        if libc::pthread_mutex_lock(trial.mutex) != 0 || libc::pthread_mutex_lock(trial.mutex) != 0
-        {
+        if mutex_call(&LOCK, trial.mutex) != 0 || mutex_call(&LOCK, trial.mutex) != 0 {
             return Some("a recursive mutex cannot be locked");
         }
         if !cpu_is_right() {

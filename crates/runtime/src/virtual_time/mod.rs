@@ -235,7 +235,7 @@ impl Driver {
                 home
             }
             Event::Arrival(job) => {
-                let (driver, builder) = (self.clone(), Builder::new().attrs(job.attrs));
+                let (driver, builder) = (self.clone(), Builder::new().with_attrs(job.attrs));
                 // SAFETY: the closure borrows nothing.
                 let spawned =
                     unsafe { builder.spawn_on(self.engine, move || driver.run_steps(&job.steps)) };

@@ -1,0 +1,373 @@
+//! The runtime as a thread library sees it: tasks by reference, parking with signals and deadlines, no closures.
+//!
+//! Not for programs. `heddle-posix` builds the POSIX threads interface on it; what it promises may change with that.
+
+use crate::ambient;
+use crate::blocking;
+use crate::code;
+use crate::config::RuntimeBuilder;
+use crate::engine::{Engine, engine_of};
+use crate::interpose;
+use crate::join;
+use crate::kernel_thread::{self, Name};
+use crate::poller::Poller;
+use crate::preempt::{self, take_pending};
+use crate::spawn::{Builder, Created};
+use crate::sync::waiter::{self, Limit};
+use crate::task::{Task, TaskRef};
+use crate::tls::{self, dtors};
+use crate::worker::Worker;
+use heddle_arch::PreemptCount;
+use heddle_core::{Class, Ns, TaskAttrs};
+use std::fmt::Display;
+use std::io;
+use std::ops::Range;
+use std::os::fd::RawFd;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+pub use crate::fork::{before as before_fork, in_child as after_fork, in_parent as end_fork};
+pub use crate::interpose::{
+    Around, Create, Entry, create_foreign_thread, hook_create_thread, hook_makers,
+};
+pub use crate::preempt::{NoPreempt, hook_attention, hook_signals, set_workers_mask};
+
+/// What runs the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A task that may park.
+    Task,
+    /// A kernel thread that is not the runtime's, or a task that holds preemption off: it waits in the kernel.
+    Thread,
+    /// The runtime itself, between two tasks: it waits for nothing but its own futexes.
+    Runtime,
+}
+
+impl Caller {
+    /// Returns what runs the caller. Two loads in a task.
+    #[inline]
+    pub fn here() -> Caller {
+        if Task::current().is_some() {
+            // SAFETY: a task runs on a worker, whose block GS points to.
+            return if unsafe { PreemptCount::depth() } == 0 {
+                Caller::Task
+            } else {
+                Caller::Thread
+            };
+        }
+        if Worker::here().is_some() { Caller::Runtime } else { Caller::Thread }
+    }
+}
+
+/// A task by reference. Always valid, but the task may have ended and another may use its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawTask(TaskRef);
+
+impl RawTask {
+    /// Returns the calling task, whether or not preemption is held off.
+    #[inline]
+    pub fn current() -> Option<RawTask> {
+        Task::current().map(|task| RawTask(TaskRef::new(task)))
+    }
+
+    /// Returns its thread pointer: the `pthread_t` by which the C library knows it.
+    #[inline]
+    pub fn thread(self) -> usize {
+        self.0.get().fs
+    }
+
+    /// Returns the number by which the policy and reports know it.
+    pub fn id(self) -> u32 {
+        self.0.get().id().0
+    }
+
+    /// Returns a word that belongs to the thread library. It outlives the task: the block's next task finds it, too.
+    #[inline]
+    pub fn extension(self) -> &'static AtomicPtr<()> {
+        &self.0.get().extension
+    }
+
+    /// Makes it keep, or no longer keep, a kernel thread on which it has lost its CPU: it is not put back into a queue
+    /// before it waits.
+    pub fn keep_thread(self, keep: bool) {
+        self.0.get().keeps_thread.store(keep, Ordering::Relaxed);
+    }
+
+    /// Returns whether it keeps its thread.
+    #[inline]
+    pub fn keeps_thread(self) -> bool {
+        self.0.get().keeps_thread.load(Ordering::Relaxed)
+    }
+
+    /// Changes its class.
+    pub fn set_class(self, class: Class) {
+        let _guard = NoPreempt::new();
+        let _ = crate::wake::reach(self.0.get(), |sched| sched.set_class(self.0, class));
+    }
+
+    /// Returns the stack that the task itself may use, without its guard.
+    pub fn stack(self) -> Range<usize> {
+        let task = self.0.get();
+        task.stack.base + crate::task::GUARD..task.top.get()
+    }
+
+    /// Ends its [`park`], or the next one.
+    #[inline]
+    pub fn wake(self) {
+        let _guard = NoPreempt::new();
+        crate::wake::wake(self.0);
+    }
+
+    /// Interrupts it if it runs on a worker: its handler of attention is called there ([`hook_attention`]). A task that
+    /// does not run is not told; it looks for itself when it runs again.
+    pub fn interrupt(self) {
+        let _guard = NoPreempt::new();
+        let _ = crate::wake::reach(self.0.get(), |sched| {
+            let core = engine_of(sched).core();
+            let at: *const Task = self.0.get();
+            let runs = |worker: &&crate::worker::Remote| {
+                ptr::eq(worker.current.load(Ordering::Acquire), at)
+            };
+            if let Some(worker) = core.servers.all.iter().find(runs) {
+                core.settings.mechanism.interrupt(worker);
+            }
+        });
+    }
+
+    /// Waits for its end within `limit`, which says when to stop: [`JoinLimit`]. Returns whether it has ended.
+    ///
+    /// The caller is its only joiner, and not the task itself.
+    pub fn join(self, limit: &dyn JoinLimit) -> bool {
+        let limit = ByRef(limit);
+        join::wait_limited(self.0, limit).is_some()
+    }
+
+    /// Returns whether it has ended and its stack is free.
+    pub fn has_ended(self) -> bool {
+        self.0.get().end.is_done()
+    }
+
+    /// Gives up the handle: who sees the end recycles the block. Called once, instead of [`RawTask::recycle`].
+    pub fn detach(self) {
+        if self.0.get().end.detach(|| ()) {
+            self.recycle();
+        }
+    }
+
+    /// Returns the block of a task that has ended to its runtime. Called once, after [`RawTask::join`] returned true.
+    pub fn recycle(self) {
+        join::recycle(self.0);
+    }
+}
+
+/// How long a join lasts.
+pub trait JoinLimit {
+    /// Parks the caller and returns true; returns false without parking once it is to give up.
+    fn park(&self) -> bool;
+}
+
+#[derive(Clone, Copy)]
+struct ByRef<'a>(&'a dyn JoinLimit);
+
+impl Limit for ByRef<'_> {
+    fn park(self) -> bool {
+        self.0.park()
+    }
+}
+
+/// Parks the calling task until it is woken or `deadline` has passed. May return spuriously. In a kernel thread, sleeps
+/// on the thread's own parker, which only a join wakes.
+#[inline]
+pub fn park(deadline: Option<Ns>) {
+    match deadline {
+        None => waiter::park(),
+        Some(at) => waiter::park_until(at),
+    }
+}
+
+/// Lets the calling task look at the clock and at requests, as it does at the end of [`crate::no_preempt`]: if its
+/// quantum is over and others wait, it yields to them. 2 ns unless it is.
+#[inline]
+pub fn look() {
+    crate::no_preempt(|| ());
+}
+
+/// Answers a preemption that found the C library and was left pending. In a task with preemption on.
+pub fn answer_pending() {
+    // SAFETY: a task runs on a worker.
+    unsafe {
+        PreemptCount::disable();
+        if PreemptCount::enable() {
+            take_pending();
+        }
+    }
+}
+
+/// A task that has been prepared but does not run yet.
+#[must_use]
+pub struct NewTask(Created<()>);
+
+impl NewTask {
+    /// Prepares a task with at least `stack` bytes that will run `f`, in the caller's runtime or the process-wide one.
+    ///
+    /// # Errors
+    /// The system's, if it has no memory or tasks left; [`io::ErrorKind::InvalidInput`] if the stack is larger than
+    /// the largest class.
+    pub fn create(
+        stack: usize,
+        attrs: TaskAttrs,
+        f: impl FnOnce() + Send + 'static,
+    ) -> io::Result<NewTask> {
+        let sched = ambient::scheduler()?;
+        let builder = Builder::new().stack_size(stack).with_attrs(attrs);
+        // SAFETY: what `f` owns is 'static.
+        unsafe { builder.prepare_small(sched, f) }.map(NewTask)
+    }
+
+    /// Returns the task, which does not run yet.
+    #[inline]
+    pub fn task(&self) -> RawTask {
+        RawTask(self.0.task())
+    }
+
+    /// Makes it runnable. The caller joins or detaches it.
+    #[inline]
+    pub fn start(self) -> RawTask {
+        RawTask(self.0.start())
+    }
+}
+
+/// Runs the calling task's destructors of thread-local variables and keys now, with preemption on.
+pub fn run_destructors() {
+    if let Some(task) = Task::current() {
+        dtors::run(task);
+    }
+}
+
+/// Gives the calling task a thread number that no thread has had before, and returns it: the C library's recursive
+/// locks compare it, and programs that ask for it expect a new thread to have a new one.
+pub fn renumber() -> u32 {
+    tls::renumber()
+}
+
+/// Returns the thread number in the calling task's descriptor.
+pub fn block_number() -> u32 {
+    tls::number()
+}
+
+/// Returns the number of switches that are worth it before a spinning waiter gives up: none on one CPU.
+pub fn workers() -> usize {
+    ambient::process_wide().map_or(1, |engine: &'static dyn Engine| engine.core().cpus.len())
+}
+
+/// Starts the process-wide runtime by `builder`, unless it runs.
+///
+/// # Errors
+/// What is wrong with the configuration, in a sentence.
+pub fn start(builder: RuntimeBuilder) -> io::Result<()> {
+    ambient::process_wide_by(builder).map(drop)
+}
+
+/// Starts a kernel thread that is neither a worker nor a task. Allocates nothing of the program's.
+///
+/// # Errors
+/// The system's.
+pub fn kernel_thread(name: impl Display, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    kernel_thread::spawn(Name::of(name), run)
+}
+
+/// Runs `f` on a thread that may use all CPUs of the process, as programs that it starts will. Preemption is off then.
+pub fn unpinned<R>(f: impl FnOnce() -> R) -> R {
+    let _guard = NoPreempt::new();
+    if Task::current().is_none() {
+        return f();
+    }
+    interpose::unpin();
+    let result = f();
+    interpose::pin_again();
+    result
+}
+
+/// Returns whether the instruction at `address` belongs to code in which no task is preempted. For signal handlers.
+pub fn is_code_held(address: usize) -> bool {
+    code::is_held(address)
+}
+
+/// Makes the calling task, which could not do what was asked of it where it was interrupted, be interrupted again soon.
+/// For [`hook_attention`].
+pub fn interrupt_again() {
+    if Task::current().is_some() {
+        // SAFETY: a task runs on a worker, and its signal is held back.
+        unsafe { Worker::current() }.alarm.retry();
+    }
+}
+
+/// Returns whether the calling thread is a worker, in a task or between two. For signal handlers.
+pub fn is_worker() -> bool {
+    Worker::is_here()
+}
+
+/// Returns whether the calling task has given its CPU away to block in the kernel ([`crate::blocking`]).
+pub fn is_blocking() -> bool {
+    // SAFETY: a task runs on a worker; the caller is a signal handler on that worker's thread, or holds preemption off.
+    Task::current().is_some() && !unsafe { Worker::current() }.is_attached()
+}
+
+/// The poller of [`report_readiness`].
+static ARMED: AtomicPtr<Poller> = AtomicPtr::new(ptr::null_mut());
+
+/// Makes the process-wide runtime's poller call `report` with each descriptor that was armed ([`arm`]) and is ready,
+/// and with what it is ready for, as bits of epoll. It runs between two tasks or with preemption off, and does not
+/// wait. Called again for each runtime: a fork's child has a new one.
+///
+/// # Errors
+/// If there is no runtime and none can be started.
+pub fn report_readiness(report: fn(RawFd, u32)) -> io::Result<()> {
+    let core = ambient::process_wide()?.core();
+    core.inputs.poller.set_report(report);
+    ARMED.store(ptr::from_ref(&core.inputs.poller).cast_mut(), Ordering::Release);
+    let _guard = NoPreempt::new();
+    core.source_is_new();
+    Ok(())
+}
+
+/// Reports `events` of `fd` once, now or when they occur. Replaces what was asked of `fd` before. Returns false if the
+/// system cannot watch it.
+#[inline]
+pub fn arm(fd: RawFd, events: u32) -> bool {
+    // SAFETY: null, or the poller of a runtime that is never freed.
+    unsafe { ARMED.load(Ordering::Acquire).as_ref() }.is_some_and(|poller| poller.arm(fd, events))
+}
+
+/// Makes `look` be called each time a task has lost its CPU because it sleeps in the kernel, with the task and the id
+/// of its kernel thread, on a thread of the runtime's. It allocates nothing and waits for nothing.
+pub fn hook_take_over(look: fn(RawTask, u32)) {
+    static LOOK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+    fn pass_on(task: TaskRef, tid: u32) {
+        // SAFETY: stored before this function was made the hook.
+        let look: fn(RawTask, u32) = unsafe { std::mem::transmute(LOOK.load(Ordering::Acquire)) };
+        look(RawTask(task), tid);
+    }
+    LOOK.store(look as *mut (), Ordering::Release);
+    crate::ticker::hook_take_over(pass_on);
+}
+
+/// Gives the calling task's CPU to another worker; the task goes on beside the runtime, on its kernel thread, which may
+/// use all CPUs of the process. It comes back to the runtime's CPUs when it next waits, and at its next look unless it
+/// [keeps its thread](RawTask::keep_thread).
+pub fn leave_cpu() {
+    let Some(task) = Task::current() else { return };
+    let _guard = NoPreempt::new();
+    blocking::give_cpu_away(task);
+    interpose::unpin();
+}
+
+/// Returns whether preemption is being held off in the calling task.
+pub fn is_held() -> bool {
+    // SAFETY: a task runs on a worker.
+    Task::current().is_some() && unsafe { PreemptCount::depth() } > 0
+}
+
+/// Blocks or unblocks the runtime's own signal in a program's mask, so that masks taken from programs never keep a
+/// worker from being interrupted.
+pub const PREEMPT_SIGNAL: i32 = preempt::SIGNAL;
