@@ -38,6 +38,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-metrics", &[&["heddle-core"]]),
     ("heddle-netns", &[]),
     ("heddle-rt", &[FOUNDATIONS]),
+    ("heddle-posix", &[&["heddle-rt", "heddle-arch", "heddle-core", "heddle-sync", "heddle-sys"]]),
     ("heddle-events", &[&["heddle-core", "heddle-policies", "heddle-sync", "heddle-sys"]]),
     ("heddle-steer", &[&["heddle-netns"], FOUNDATIONS]),
     ("heddle-agent", &[FOUNDATIONS]),

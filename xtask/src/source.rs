@@ -12,6 +12,7 @@ const UNSAFE_ROOMS: &[&str] = &[
     "crates/bpf",
     "crates/steer-abi",
     "crates/runtime",
+    "crates/posix",
     "crates/capi",
     "crates/compat",
     "crates/kqueue",

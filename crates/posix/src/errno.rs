@@ -1,0 +1,30 @@
+//! Results as C functions return them.
+
+use std::ffi::c_int;
+
+/// Returns the calling thread's `errno`.
+pub(crate) fn get() -> c_int {
+    // SAFETY: the location is the calling thread's.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the calling thread's `errno`.
+pub(crate) fn set(error: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error };
+}
+
+/// Returns -1 with `errno` set.
+pub(crate) fn fail(error: c_int) -> c_int {
+    set(error);
+    -1
+}
+
+/// Converts a system call's result: -1 with `errno` set if it is an error.
+pub(crate) fn of_kernel(result: isize) -> isize {
+    if (-4095..0).contains(&result) {
+        set(-result as c_int);
+        return -1;
+    }
+    result
+}

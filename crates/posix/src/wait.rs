@@ -1,0 +1,252 @@
+//! Waiting for an address, and waking who waits: one queue for everything that threads wait for.
+
+use crate::report;
+use crate::sys::syscall;
+use crate::thread::Thread;
+use heddle_core::Ns;
+use heddle_rt::raw::{self, Caller, NoPreempt, RawTask};
+use heddle_sync::{Lot, LotNode};
+use heddle_sys::{clock, signal};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// All waiters of the process.
+static LOT: Lot<Waiter> = Lot::new();
+
+/// Empties the lot in the child of a fork, where no thread waits.
+///
+/// # Safety
+/// The caller is the process's only thread.
+pub(crate) unsafe fn forget() {
+    // SAFETY: by the caller's promise; all-zero is an empty lot.
+    unsafe { std::ptr::from_ref(&LOT).cast_mut().write_bytes(0, 1) };
+}
+
+/// A task or a kernel thread that waits.
+#[derive(Clone, Copy)]
+enum Waiter {
+    Task(RawTask),
+    /// A kernel thread, asleep on this word of its stack: 1 once it has been woken.
+    Thread(*const AtomicU32),
+}
+
+// SAFETY: a waiter's word stays until it is set; a task's reference is always valid.
+unsafe impl Send for Waiter {}
+
+impl Waiter {
+    fn wake(self) {
+        match self {
+            Waiter::Task(task) => task.wake(),
+            Waiter::Thread(word) => {
+                // SAFETY: the waiter leaves its word only once it is set. After that the address is only a key: a
+                // futex that is there by now is woken for no reason, which every waiter tolerates.
+                unsafe {
+                    (*word).store(1, Ordering::Release);
+                    let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+                    syscall!(libc::SYS_futex, word, wake, 1);
+                }
+            }
+        }
+    }
+}
+
+/// A stretch of code that holds one of the lot's locks. A task is not preempted in it. A kernel thread is not
+/// interrupted in it: the handler of a signal may call `sem_post`, which takes the same lock.
+struct Section {
+    mask: Option<u64>,
+    _guard: NoPreempt,
+}
+
+impl Section {
+    #[inline]
+    fn new() -> Section {
+        let block = || signal::change_mask(libc::SIG_SETMASK, !(signal::bit(32) | signal::bit(33)));
+        Section { mask: RawTask::current().is_none().then(block), _guard: NoPreempt::new() }
+    }
+}
+
+impl Drop for Section {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(mask) = self.mask {
+            signal::change_mask(libc::SIG_SETMASK, mask);
+        }
+    }
+}
+
+/// What ends a wait besides being woken.
+#[derive(Clone, Copy)]
+pub(crate) struct Limit {
+    /// The time at which it ends, on the runtime's clock.
+    pub(crate) deadline: Option<Ns>,
+    pub(crate) attend: Attend,
+}
+
+/// Which requests of other threads end a wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attend {
+    /// Signals for this thread.
+    Signals,
+    /// Signals, and a request to cancel it: the wait is a cancellation point.
+    Cancel,
+}
+
+impl Limit {
+    /// Waits until it is woken.
+    pub(crate) const FOREVER: Limit = Limit { deadline: None, attend: Attend::Signals };
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// A wake was meant for this waiter.
+    Woken,
+    /// The condition did not hold: there was no wait.
+    Changed,
+    TimedOut,
+    /// Something is asked of the thread, for [`crate::cancel::attend`]; it no longer waits.
+    Interrupted,
+}
+
+/// Waits for `key`, if `condition` holds once every waker would find the caller. `condition` only loads and stores, and
+/// `bits` are those of [`LotNode::new`].
+///
+/// The caller is a task or a kernel thread, not the runtime.
+pub(crate) fn wait(
+    key: usize,
+    bits: u32,
+    limit: Limit,
+    condition: impl FnOnce() -> bool,
+) -> Outcome {
+    match Caller::here() {
+        Caller::Task => wait_as_task(key, bits, limit, condition).0,
+        _ => wait_as_thread(key, bits, limit, condition).0,
+    }
+}
+
+/// Like [`wait`], and returns the address at which it was woken: another than `key` after [`requeue`].
+pub(crate) fn wait_requeued(
+    key: usize,
+    limit: Limit,
+    condition: impl FnOnce() -> bool,
+) -> (Outcome, usize) {
+    match Caller::here() {
+        Caller::Task => wait_as_task(key, u32::MAX, limit, condition),
+        _ => wait_as_thread(key, u32::MAX, limit, condition),
+    }
+}
+
+#[inline]
+fn wait_as_task(
+    key: usize,
+    bits: u32,
+    limit: Limit,
+    condition: impl FnOnce() -> bool,
+) -> (Outcome, usize) {
+    let task = RawTask::current().expect("the caller is a task");
+    let node = LotNode::new(Waiter::Task(task), bits);
+    {
+        let _section = Section::new();
+        // SAFETY: the node stays until it is woken or withdrawn, below.
+        if !unsafe { LOT.join_if(key, &node, condition) } {
+            return (Outcome::Changed, key);
+        }
+    }
+    let thread = Thread::of(task);
+    let give_up = |outcome| {
+        let _section = Section::new();
+        if LOT.withdraw(&node) { outcome } else { Outcome::Woken }
+    };
+    let outcome = loop {
+        if node.is_woken() {
+            break Outcome::Woken;
+        }
+        if thread.is_some_and(|thread| thread.must_attend(limit.attend)) {
+            break give_up(Outcome::Interrupted);
+        }
+        if limit.deadline.is_some_and(|at| at <= clock::now()) {
+            break give_up(Outcome::TimedOut);
+        }
+        raw::park(limit.deadline);
+    };
+    if task.keeps_thread() {
+        thread.inspect(|thread| report::resume_on_kept_thread(thread));
+    }
+    (outcome, node.key())
+}
+
+#[cold]
+fn wait_as_thread(
+    key: usize,
+    bits: u32,
+    limit: Limit,
+    condition: impl FnOnce() -> bool,
+) -> (Outcome, usize) {
+    let word = AtomicU32::new(0);
+    let node = LotNode::new(Waiter::Thread(&word), bits);
+    {
+        let _section = Section::new();
+        // SAFETY: the node stays until it is woken or withdrawn, below.
+        if !unsafe { LOT.join_if(key, &node, condition) } {
+            return (Outcome::Changed, key);
+        }
+    }
+    let give_up = |outcome| {
+        let _section = Section::new();
+        if LOT.withdraw(&node) {
+            return outcome;
+        }
+        // The waker is about to set the word, which must stay until then.
+        while word.load(Ordering::Acquire) == 0 {
+            sleep_on(&word, None);
+        }
+        Outcome::Woken
+    };
+    let outcome = loop {
+        if word.load(Ordering::Acquire) != 0 {
+            break Outcome::Woken;
+        }
+        let now = clock::now();
+        if limit.deadline.is_some_and(|at| at <= now) {
+            break give_up(Outcome::TimedOut);
+        }
+        let rest = limit.deadline.map(|at| at - now);
+        if sleep_on(&word, rest) == -(libc::EINTR as isize) {
+            break give_up(Outcome::Interrupted);
+        }
+    };
+    (outcome, node.key())
+}
+
+/// Sleeps in the kernel while `word` is 0, for at most `rest`. Returns what the kernel returned.
+fn sleep_on(word: &AtomicU32, rest: Option<Ns>) -> isize {
+    let time = rest.map(crate::clock::timespec);
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word and the time are valid for the call.
+    unsafe { syscall!(libc::SYS_futex, word.as_ptr(), wait, 0, time) }
+}
+
+/// Wakes up to `most` waiters for `key` that share a bit with `bits`. Returns how many. What they wait for has been
+/// changed by a sequentially consistent read-modify-write operation.
+#[inline]
+pub(crate) fn wake(key: usize, most: usize, bits: u32) -> usize {
+    if !LOT.has_waiters(key) {
+        return 0;
+    }
+    let _section = Section::new();
+    LOT.wake(key, most, bits, Waiter::wake)
+}
+
+/// Wakes up to `wake_most` waiters for `from`, and makes up to `move_most` of the rest wait for `to`, if `condition`
+/// holds while no other waiter joins or leaves. `moved` runs if any was moved, before any waker of `to` can look.
+/// Returns how many were woken and moved, or `None`.
+pub(crate) fn requeue(
+    from: usize,
+    to: usize,
+    most: (usize, usize),
+    condition: impl FnOnce() -> bool,
+    moved: impl Fn(),
+) -> Option<(usize, usize)> {
+    let _section = Section::new();
+    LOT.requeue(from, to, most, condition, moved, Waiter::wake)
+}
