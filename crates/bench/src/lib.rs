@@ -6,6 +6,7 @@
 //! - [`events`]: one event queue against the ways in which threads share epoll.
 //! - [`go`]: Go programs on the stock runtime and with Heddle's scheduler.
 //! - [`kv`]: the key-value server on several systems.
+//! - [`posix`]: C programs as kernel threads and as tasks.
 //! - [`steer`]: steering policies on six executors in dilated time, their costs, and unmodified servers.
 //! - [`suite`]: what benches of several parts share.
 //! - [`threads`]: basic thread operations in Heddle and its peers.
@@ -30,6 +31,7 @@ pub mod connections;
 pub mod events;
 pub mod go;
 pub mod kv;
+pub mod posix;
 pub mod steer;
 pub mod suite;
 pub mod threads;

@@ -88,9 +88,9 @@ fn the_tour_in_the_readme_names_every_command() {
 
 #[test]
 fn a_wrong_command_is_found_in_blocks_and_spans() {
-    let text = "See `heddle steer ls`, `heddle attach 1`.\n```sh\nsudo ./heddle steer lst\nheddle run\n```\nand \
+    let text = "See `heddle steer ls`, `heddle attach 1`.\n```sh\nsudo ./heddle steer lst\nheddle start\n```\nand \
         `heddle`";
     let wrong: Vec<String> = code(text).into_iter().filter_map(problem).collect();
-    let expected = ["heddle attach", "heddle steer lst", "heddle run"];
+    let expected = ["heddle attach", "heddle steer lst", "heddle start"];
     assert_eq!(wrong, expected.map(|name| format!("there is no `{name}`")));
 }

@@ -17,6 +17,7 @@ mod go;
 mod kv;
 mod man;
 mod policies;
+mod run;
 mod sim;
 mod steer;
 
@@ -38,6 +39,8 @@ pub enum Command {
     /// Choose which thread of a program runs on which CPU.
     #[command(subcommand, arg_required_else_help = true, after_help = agent::EXAMPLES)]
     Agent(agent::Agent),
+    /// Run a pthread program, unmodified, on Heddle's threads.
+    Run(run::Args),
     /// Build, run and test Go programs with Heddle's scheduler.
     Go(go::Args),
     /// Run a key-value server, or load one.
@@ -68,6 +71,7 @@ impl Command {
             Self::Policies(args) => policies::run(args),
             Self::Steer(steer) => steer.run(),
             Self::Agent(agent) => agent.run(),
+            Self::Run(args) => run::run(args),
             Self::Go(args) => go::run(args),
             Self::Kv(kv) => kv.run(),
             Self::Bench(bench) => bench.run(),

@@ -11,6 +11,7 @@ mod events_predicted;
 mod go;
 mod kv;
 pub mod kv_options;
+mod posix;
 mod sim;
 mod steer;
 mod suite;
@@ -40,6 +41,8 @@ pub enum Bench {
     Connections(connections::Args),
     /// Go: BadgerDB and small programs, on the stock runtime and with Heddle's scheduler.
     Go(go::Args),
+    /// POSIX: unmodified C programs, as kernel threads and under `heddle run`.
+    Posix(posix::Args),
     /// The simulator itself: task events per second, memory.
     Sim(sim::Args),
 }
@@ -55,6 +58,7 @@ impl Bench {
             Self::Events(args) => events::run(args),
             Self::Connections(args) => connections::run(args),
             Self::Go(args) => go::run(args),
+            Self::Posix(args) => posix::run(args),
             Self::Sim(args) => sim::run(args),
         }
     }

@@ -1,0 +1,106 @@
+//! What a user can choose.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use super::launch;
+use super::part::Part;
+use super::programs::{Program, Programs};
+use super::system::System;
+use crate::suite::Part as _;
+use heddle_core::Ns;
+
+/// Options of `heddle bench posix`.
+#[derive(Debug)]
+pub struct PosixOptions {
+    /// The parts to run, in the order of [`crate::suite::Part::ALL`].
+    pub parts: Vec<Part>,
+    /// The systems to compare.
+    pub systems: Vec<System>,
+    /// Rounds of each part.
+    pub rounds: u32,
+    /// Attempts per figure before an invalid run is accepted as such.
+    pub tries: u32,
+    /// CPU time of each operation of micro.
+    pub budget: Ns,
+    /// Duration of each point of the other parts.
+    pub duration: Ns,
+    /// Multiplications of matrices in a request of schbench.
+    pub operations: u32,
+    /// The load of the server, as a share of the kernel's capacity.
+    pub load: f64,
+    /// The length of a long request to the server.
+    pub scan: Ns,
+    /// Seed of the arrivals.
+    pub seed: u64,
+    /// The CPUs that may be used.
+    pub cpus: Vec<u32>,
+    /// This program, which has `heddle run`.
+    pub program: PathBuf,
+    /// Whether all parts are short, to try out and not to quote.
+    pub quick: bool,
+    pub(super) programs: Programs,
+    /// Why Heddle's systems cannot run, found at the first question.
+    pub(super) refusals: OnceLock<Vec<(System, String)>>,
+}
+
+impl PosixOptions {
+    /// All parts at their usual length, some ten minutes; with `quick`, one short round of each, not to quote.
+    #[must_use]
+    pub fn new(systems: &[System], cpus: &[u32], program: PathBuf, quick: bool) -> PosixOptions {
+        PosixOptions {
+            parts: Part::ALL.to_vec(),
+            systems: systems.to_vec(),
+            rounds: if quick { 1 } else { 7 },
+            tries: if quick { 1 } else { 3 },
+            budget: Ns::from_ms(if quick { 2 } else { 200 }),
+            duration: Ns::from_ms(if quick { 200 } else { 3_000 }),
+            operations: if quick { 1 } else { 5 },
+            load: 0.5,
+            scan: Ns::from_ms(4),
+            seed: 1,
+            cpus: cpus.to_vec(),
+            program,
+            quick,
+            programs: Programs::default(),
+            refusals: OnceLock::new(),
+        }
+    }
+
+    /// Returns the systems that a part compares here. Only the server has two classes of threads.
+    pub(super) fn compared(&self, part: Part) -> Vec<System> {
+        let refused =
+            |system: &System| self.refusals().iter().any(|(refused, _)| refused == system);
+        let differs = |system: &&System| part == Part::Server || **system != System::KernelNice;
+        self.systems.iter().filter(differs).filter(|system| !refused(system)).cloned().collect()
+    }
+
+    /// Returns Heddle's systems that `heddle run` refuses, and its reasons.
+    pub(super) fn refusals(&self) -> &[(System, String)] {
+        self.refusals.get_or_init(|| {
+            let Ok(program) = self.programs.path(Program::Micro) else { return Vec::new() };
+            let refusal = |system: &System| {
+                Some((system.clone(), launch::refusal(&self.program, system, &program)?))
+            };
+            self.systems.iter().filter_map(refusal).collect()
+        })
+    }
+
+    /// Returns the systems of a part for one round; each round starts with another.
+    pub(super) fn turns(systems: &[System], round: u32) -> impl Iterator<Item = &System> {
+        let (before, from) = systems.split_at(round as usize % systems.len().max(1));
+        from.iter().chain(before)
+    }
+
+    /// The command of `program` under `system`.
+    pub(super) fn command(
+        &self,
+        system: &System,
+        program: Program,
+        args: &[String],
+    ) -> io::Result<std::process::Command> {
+        let path = self.programs.path(program)?;
+        Ok(launch::command(&self.program, system, &path, args))
+    }
+}
