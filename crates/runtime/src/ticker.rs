@@ -95,11 +95,12 @@ fn look(engine: &'static dyn Engine, watches: &mut Watches, cpu: usize, worker: 
     }
     let tid = worker.tid.load(Ordering::Relaxed);
     let generation = worker.generation.load(Ordering::Relaxed);
-    let seen = Watch { generation, at: now, cpu_time: clock::cpu_time_of(tid) };
+    let seen = Watch { generation, at: now, since: now, cpu_time: clock::cpu_time_of(tid) };
     let before = std::mem::replace(watch, seen);
     if before.generation != generation {
         return;
     }
+    watch.since = before.since;
     // Check this first: a signal would wake a worker that sleeps.
     if was_still(before, seen) && is_work_waiting(engine, cpu) && thread::is_asleep(tid) {
         let task = worker.current.load(Ordering::Relaxed);
@@ -110,7 +111,14 @@ fn look(engine: &'static dyn Engine, watches: &mut Watches, cpu: usize, worker: 
     } else if is_unheard(engine, cpu, worker) {
         engine.core().ticker.reminders.add(1);
         engine.core().settings.mechanism.interrupt(worker);
+    } else if has_had_its_slice(engine, now - before.since) && engine.is_work_waiting(cpu) {
+        engine.core().settings.mechanism.send(worker);
     }
+}
+
+/// Returns whether a task that has run for this long must give way to others under a policy without a quantum.
+fn has_had_its_slice(engine: &'static dyn Engine, ran: Ns) -> bool {
+    engine.core().settings.slice.is_some_and(|slice| ran >= slice)
 }
 
 /// Returns whether the worker was on the CPU for less than a tenth of the time.

@@ -9,6 +9,8 @@ use heddle_core::Ns;
 pub(crate) struct Watch {
     pub(crate) generation: u64,
     pub(crate) at: Ns,
+    /// When it was first observed.
+    pub(crate) since: Ns,
     /// Its worker's CPU time at that moment.
     pub(crate) cpu_time: Ns,
 }

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{policies, runtime, two_workers};
-use heddle_rt::{Builder, RuntimeBuilder, in_task, scope, spawn, task_name, yield_now};
+use heddle_rt::{Builder, Ns, RuntimeBuilder, in_task, scope, spawn, task_name, yield_now};
 use std::os::fd::AsRawFd;
 use std::panic;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 #[test]
 fn tasks_return_their_values_under_every_policy() {
@@ -188,4 +188,21 @@ fn every_policy_starts_with_its_defaults_and_signals() {
     assert_eq!(rt.stats().quantum, Some(shortest), "its own default is 5us");
     let asked = RuntimeBuilder::new().policy("shinjuku-shenango:check=4us").build();
     assert!(asked.err().unwrap().to_string().contains("at least 10us"));
+}
+
+#[test]
+fn a_slice_ends_the_turn_of_a_task_that_waits_in_a_loop() {
+    let runtime = RuntimeBuilder::new().policy("fifo").workers(1).slice(Ns::from_ms(2));
+    runtime.build().unwrap().run(|| {
+        let flag = Arc::new(AtomicBool::new(false));
+        let seen = flag.clone();
+        let waits = spawn(move || {
+            while !seen.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+        });
+        let sets = spawn(move || flag.store(true, Ordering::Release));
+        waits.join().unwrap();
+        sets.join().unwrap();
+    });
 }

@@ -139,6 +139,10 @@ pub(super) fn plain(signal: c_int) -> siginfo_t {
 
 /// Gives the pending signals of `thread` among `signals` that were sent to the process back to it.
 pub(super) fn leave(thread: &Thread, signals: Set) {
+    // Who queues one from here on sees that the thread no longer accepts it.
+    if thread.signals.pending.load(Ordering::SeqCst) & signals == 0 {
+        return;
+    }
     loop {
         let found = with(|queue| {
             let is_it =

@@ -533,7 +533,8 @@ static void *on_altstack(void *unused) {
 }
 
 #pragma GCC diagnostic ignored "-Winfinite-recursion"
-static int depth(int n) {
+/* Not inlined into itself: a frame larger than the guard would step over it. */
+__attribute__((noinline, noclone)) static int depth(int n) {
     volatile char room[4096];
     memset((char *)room, n, sizeof room);
     return depth(n + 1) + room[7];

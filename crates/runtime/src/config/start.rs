@@ -20,15 +20,13 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Returns the time after which a running task is checked, if ever: the policy's quantum, or the slice. A quantum
-    /// too short for the mechanism is an error if a parameter set it, and is lengthened if it is the policy's own
-    /// default.
+    /// Returns the time after which a running task is checked, if ever: the policy's quantum. A quantum too short for
+    /// the mechanism is an error if a parameter set it, and is lengthened if it is the policy's own default.
     fn quantum<P: Policy>(&self, policy: &P) -> Result<Option<Ns>, ConfigError> {
         let mechanism = self.mechanism;
-        if mechanism == Mechanism::None {
+        let Some(quantum) = policy.quantum().filter(|_| mechanism != Mechanism::None) else {
             return Ok(None);
-        }
-        let Some(quantum) = policy.quantum() else { return Ok(self.slice) };
+        };
         let shortest = mechanism.shortest_quantum();
         if quantum >= shortest || default_quantum::<P>() == Some(quantum) {
             return Ok(Some(quantum.max(shortest)));
@@ -60,7 +58,7 @@ impl Visitor for Start {
             topology: self.topology.into(),
             mechanism,
             quantum,
-            is_slice: policy.quantum().is_none(),
+            slice: self.slice.filter(|_| policy.quantum().is_none()),
             stack_class: self.stack_class,
             has_dispatcher: self.dispatcher.is_some(),
         };

@@ -42,10 +42,8 @@ pub(crate) struct Settings {
     pub(crate) mechanism: Mechanism,
     /// The shortest time after which a running task is checked, if tasks are preempted.
     pub(crate) quantum: Option<Ns>,
-    /// The policy never preempts: the quantum is [`RuntimeBuilder::slice`], and only the clock decides.
-    ///
-    /// [`RuntimeBuilder::slice`]: crate::RuntimeBuilder::slice
-    pub(crate) is_slice: bool,
+    /// The longest turn while others wait, if the policy has no quantum: the ticker sees to it.
+    pub(crate) slice: Option<Ns>,
     /// Stack class of tasks that specify no size.
     pub(crate) stack_class: u8,
     /// A dispatcher hands out tasks; workers do not take them from the queue.

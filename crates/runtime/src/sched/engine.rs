@@ -55,11 +55,7 @@ impl<P: Policy> Engine for Shared<P> {
         let task = worker.current.load(Ordering::Relaxed);
         // SAFETY: null or a block, and blocks are never unmapped.
         let answer = unsafe { task.as_ref() }.map_or(Resched::Never, |task| {
-            match self.core.settings.quantum.filter(|_| self.core.settings.is_slice) {
-                Some(slice) if ran >= slice => Resched::Now,
-                Some(slice) => Resched::After(slice - ran),
-                None => self.locked(domain, worker.cpu(), &domain.rng).tick(task.id(), ran),
-            }
+            self.locked(domain, worker.cpu(), &domain.rng).tick(task.id(), ran)
         });
         domain.unlock();
         Some(answer)

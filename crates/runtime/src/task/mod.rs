@@ -6,6 +6,7 @@ pub(crate) use scheduler::{Next, Scheduler};
 
 use heddle_core::TaskId;
 use heddle_sync::{EndWord, InboxNode, WakeWord};
+use std::arch::{asm, global_asm};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -104,9 +105,50 @@ pub(crate) struct Stack {
 /// Size of the guard: bytes at the lower end of a stack that fault.
 pub(crate) const GUARD: usize = 16 * 1024;
 
-thread_local! {
-    /// The task that owns this FS base. Constant for the lifetime of a task, so the compiler may cache it in any path.
-    static CURRENT: Cell<*const Task> = const { Cell::new(std::ptr::null()) };
+// The task that owns this FS base; null in other threads. It is constant for the lifetime of a task, so the compiler may
+// keep it in a register on any path. Defined in assembly because stable Rust cannot say that its offset from FS is fixed
+// when the object is loaded: in a shared object, a `thread_local!` costs a call of `__tls_get_addr`.
+global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".globl heddle_rt_current",
+    ".hidden heddle_rt_current",
+    ".type heddle_rt_current, @object",
+    ".size heddle_rt_current, 8",
+    ".p2align 3",
+    "heddle_rt_current:",
+    ".zero 8",
+    ".popsection",
+);
+
+/// Returns the task that owns this FS base.
+#[inline(always)]
+fn current() -> *const Task {
+    let task;
+    // SAFETY: reads the variable of the calling thread, which has the offset that the loader has chosen.
+    unsafe {
+        asm!(
+            "mov {task}, [rip + heddle_rt_current@GOTTPOFF]",
+            "mov {task}, fs:[{task}]",
+            task = out(reg) task,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    task
+}
+
+/// Makes `task` the owner of this FS base.
+#[inline(always)]
+fn set_current(task: *const Task) {
+    // SAFETY: writes the variable of the calling thread.
+    unsafe {
+        asm!(
+            "mov {at}, [rip + heddle_rt_current@GOTTPOFF]",
+            "mov fs:[{at}], {task}",
+            at = out(reg) _,
+            task = in(reg) task,
+            options(nostack, preserves_flags),
+        );
+    }
 }
 
 impl Task {
@@ -139,17 +181,17 @@ impl Task {
     #[inline]
     pub(crate) fn current() -> Option<&'static Task> {
         // SAFETY: null or a block, and blocks are never unmapped.
-        unsafe { CURRENT.get().as_ref() }
+        unsafe { current().as_ref() }
     }
 
     /// Makes this task the current one in the calling context, which has its FS base.
     pub(crate) fn set_current(&self) {
-        CURRENT.set(self);
+        set_current(self);
     }
 
     /// Marks the calling context as no longer a task.
     pub(crate) fn leave_current() {
-        CURRENT.set(std::ptr::null());
+        set_current(ptr::null());
     }
 
     #[inline]
