@@ -60,30 +60,74 @@ fn compile(compiler: &mut Command, folder: &str, name: &str, extension: &str) {
     passes(&program);
 }
 
-macro_rules! c_programs {
-    ($($name:ident)*) => {$(
-        #[test]
-        fn $name() {
-            c(stringify!($name));
-        }
-    )*};
+#[test]
+fn barriers() {
+    c("barriers");
 }
 
-c_programs! {
-    barriers
-    c11
-    cancels
-    conditions
-    files
-    forks
-    futexes
-    mutexes
-    polls
-    rwlocks
-    semaphores
-    signals
-    sockets
-    threads
+#[test]
+fn c11() {
+    c("c11");
+}
+
+#[test]
+fn cancels() {
+    c("cancels");
+}
+
+#[test]
+fn conditions() {
+    c("conditions");
+}
+
+#[test]
+fn files() {
+    c("files");
+}
+
+#[test]
+fn forks() {
+    c("forks");
+}
+
+#[test]
+fn futexes() {
+    c("futexes");
+}
+
+#[test]
+fn mutexes() {
+    c("mutexes");
+}
+
+#[test]
+fn polls() {
+    c("polls");
+}
+
+#[test]
+fn rwlocks() {
+    c("rwlocks");
+}
+
+#[test]
+fn semaphores() {
+    c("semaphores");
+}
+
+#[test]
+fn signals() {
+    c("signals");
+}
+
+#[test]
+fn sockets() {
+    c("sockets");
+}
+
+#[test]
+fn threads() {
+    c("threads");
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl<W: Copy> Lot<W> {
     }
 
     /// Takes out up to `most` waiters for `key` that share a bit with `bits`, those that have waited longest first,
-    /// and calls `wake` on each without the lock. Returns how many. A waiter that joins meanwhile may be among them.
+    /// and calls `wake` on each without the lock. Returns how many: no more than were waiting when it began.
     ///
     /// The caller has changed what they wait for by a sequentially consistent read-modify-write operation.
     #[inline]
@@ -197,11 +197,17 @@ impl<W: Copy> Lot<W> {
         if !self.has_waiters(key) {
             return 0;
         }
-        let mut woken = 0;
+        let (mut woken, mut most) = (0, most);
         loop {
             let mut batch = [const { None }; BATCH];
-            let room = (most - woken).min(BATCH);
-            let found = bucket.lock.with(|| bucket.take(key, bits, &mut batch[..room]));
+            let found = bucket.lock.with(|| {
+                if woken == 0 {
+                    // Those that are there now: one that is woken and waits again must not be woken by the same call,
+                    // which might never end.
+                    most = most.min(bucket.len.load(Ordering::Relaxed) as usize);
+                }
+                bucket.take(key, bits, &mut batch[..(most - woken).min(BATCH)])
+            });
             batch.iter().flatten().for_each(|&who| wake(who));
             woken += found;
             if found < BATCH || woken == most {
@@ -402,6 +408,15 @@ mod tests {
         let names: Vec<_> = (0..3 * BATCH as u32 + 1).map(|i| (i, ALL)).collect();
         waiting(&lot, 8, &names);
         assert_eq!(wake(&lot, 8, usize::MAX, ALL), (0..names.len() as u32).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_call_does_not_wake_again_those_that_wait_again() {
+        let lot = Box::new(Lot::new());
+        let names: Vec<_> = (0..3 * BATCH as u32).map(|i| (i, ALL)).collect();
+        waiting(&lot, 8, &names);
+        let woken = lot.wake(8, usize::MAX, ALL, |who| drop(waiting(&lot, 8, &[(who, ALL)])));
+        assert_eq!(woken, names.len());
     }
 
     #[test]
