@@ -27,6 +27,13 @@ pub struct Lot<W> {
     buckets: [Bucket<W>; BUCKETS],
 }
 
+/// Loom takes sequentially consistent accesses for acquiring and releasing ones, but knows fences.
+#[inline(always)]
+fn order_for_loom() {
+    #[cfg(loom)]
+    super::atomic::fence(Ordering::SeqCst);
+}
+
 #[repr(align(64))]
 struct Bucket<W> {
     lock: Lock,
@@ -147,6 +154,7 @@ impl<W: Copy> Lot<W> {
         bucket.lock.with(|| {
             // Before the condition is read: a waker that changes it afterwards sees the count.
             bucket.len.fetch_add(1, Ordering::SeqCst);
+            order_for_loom();
             let wait = condition();
             if wait {
                 node.key.store(key, Ordering::Relaxed);
@@ -184,6 +192,7 @@ impl<W: Copy> Lot<W> {
     /// sequentially consistent read-modify-write operation.
     #[inline]
     pub fn has_waiters(&self, key: usize) -> bool {
+        order_for_loom();
         self.bucket(key).len.load(Ordering::SeqCst) != 0
     }
 
@@ -473,14 +482,6 @@ mod model {
         model.check(f);
     }
 
-    /// Waits until it is woken.
-    fn wait(w: &World, node: &LotNode<u32>, who: usize) {
-        while w.wakes[who].load(Ordering::Acquire) == 0 {
-            loom::thread::yield_now();
-        }
-        assert!(node.is_woken());
-    }
-
     #[test]
     fn a_change_is_seen_or_its_waker_finds_the_waiter() {
         check(|| {
@@ -492,12 +493,12 @@ mod model {
                     other.wakes[who as usize].store(1, Ordering::Release);
                 });
             });
-            let node = LotNode::new(0, ALL);
-            // SAFETY: it stays until it is woken.
-            if unsafe { w.lot.join_if(8, &node, || w.word.load(Ordering::SeqCst) == 0) } {
-                wait(&w, &node, 0);
-            }
+            let node: &'static _ = Box::leak(Box::new(LotNode::new(0, ALL)));
+            // SAFETY: leaked, so it stays.
+            let waits = unsafe { w.lot.join_if(8, node, || w.word.load(Ordering::SeqCst) == 0) };
             waker.join().unwrap();
+            assert_eq!(waits, node.is_woken(), "a wake was lost");
+            assert_eq!(waits, w.wakes[0].load(Ordering::Acquire) == 1);
         });
     }
 

@@ -78,6 +78,7 @@ unsafe extern "C" fn dispatch(
             libc::SYS_futex => futex(args),
             FUTEX2_WAITV..=FUTEX2_REQUEUE => futex2(number, args),
             libc::SYS_gettid
+            | libc::SYS_set_tid_address
             | libc::SYS_tkill
             | libc::SYS_tgkill
             | libc::SYS_sched_yield
@@ -107,6 +108,8 @@ unsafe fn function(number: c_long, args: [usize; 6]) -> c_long {
                 c_long::from(libc::tgkill(libc::getpid(), a as pid_t, b as c_int))
             }
             libc::SYS_gettid if caller == Caller::Task => c_long::from(own_tid()),
+            // The address is the kernel thread's, which outlives the task.
+            libc::SYS_set_tid_address if caller == Caller::Task => c_long::from(own_tid()),
             libc::SYS_sched_yield if caller == Caller::Task => c_long::from(libc::sched_yield()),
             libc::SYS_nanosleep if caller == Caller::Task => {
                 not_cancelled(|| c_long::from(libc::nanosleep(a as _, b as _)))
