@@ -23,18 +23,21 @@ impl Real {
         }
     }
 
-    /// The default version of the name: `dlsym` returns the oldest in some releases (glibc's bug 14932).
+    /// Looks it up without an allocation: allocators call functions of ours while they start. `dlsym` allocates only for
+    /// the text of an error, so it is not asked for what may not be there.
     #[cold]
     fn look_up(&self) -> usize {
-        const VERSIONS: [&CStr; 2] = [c"GLIBC_2.34", c"GLIBC_2.3.2"];
-        let next = libc::RTLD_NEXT;
+        let (next, name) = (libc::RTLD_NEXT, self.name.as_ptr());
+        // Before release 2.36, `dlsym` returns the oldest version of a name (glibc's bug 14932). Only condition variables
+        // have an older one that differs.
+        let has_versions = self.name.to_bytes().starts_with(b"pthread_cond_")
+            && !self.name.to_bytes().ends_with(b"clockwait");
         // SAFETY: lookups by name.
         let mut found = unsafe {
-            VERSIONS
-                .iter()
-                .map(|version| libc::dlvsym(next, self.name.as_ptr(), version.as_ptr()))
-                .find(|at| !at.is_null())
-                .unwrap_or_else(|| libc::dlsym(next, self.name.as_ptr()))
+            match has_versions {
+                true => libc::dlvsym(next, name, c"GLIBC_2.3.2".as_ptr()),
+                false => libc::dlsym(next, name),
+            }
         } as usize;
         if found == 0 {
             // In the archive, the C library comes after the program itself.

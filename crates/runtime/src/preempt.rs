@@ -21,7 +21,7 @@
 //!    worker would be deaf forever.)
 //! 2. The handler finds no task: the worker is in its loop, or not there yet, or its task has ended. Whatever it runs
 //!    next, it takes from the queue under the lock, after the requesting thread. From the lock until the next task is
-//!    in place (it is made current before the lock is released) no thread can request its preemption. (With a dispatcher
+//!    in place (made current before the lock is released) no thread can request its preemption. (With a dispatcher
 //!    a task comes by mail, and a request that comes between mail and task waits for the policy's tick.) So the flag is
 //!    cleared there, too.
 //! 3. The handler finds a task, and switches away or leaves the pending bit. The bit is cleared when the worker

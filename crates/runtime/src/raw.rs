@@ -307,7 +307,7 @@ pub fn is_worker() -> bool {
     Worker::is_here()
 }
 
-/// Returns whether the calling task has given its CPU away to block in the kernel ([`crate::blocking`]).
+/// Returns whether the calling task has given its CPU away to block in the kernel ([`crate::blocking()`]).
 pub fn is_blocking() -> bool {
     // SAFETY: a task runs on a worker; the caller is a signal handler on that worker's thread, or holds preemption off.
     Task::current().is_some() && !unsafe { Worker::current() }.is_attached()

@@ -105,9 +105,9 @@ pub(crate) struct Stack {
 /// Size of the guard: bytes at the lower end of a stack that fault.
 pub(crate) const GUARD: usize = 16 * 1024;
 
-// The task that owns this FS base; null in other threads. It is constant for the lifetime of a task, so the compiler may
-// keep it in a register on any path. Defined in assembly because stable Rust cannot say that its offset from FS is fixed
-// when the object is loaded: in a shared object, a `thread_local!` costs a call of `__tls_get_addr`.
+// The task that owns this FS base; null in other threads. It is constant for the lifetime of a task, so the compiler
+// may keep it in a register on any path. Defined in assembly because stable Rust cannot say that its offset from FS is
+// fixed when the object is loaded: in a shared object, a `thread_local!` costs a call of `__tls_get_addr`.
 global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".globl heddle_rt_current",
