@@ -23,13 +23,13 @@ impl Real {
         }
     }
 
-    /// Looks it up without an allocation: allocators call functions of ours while they start. `dlsym` allocates only for
-    /// the text of an error, so it is not asked for what may not be there.
+    /// Looks it up without an allocation: allocators call functions of ours while they start. `dlsym` allocates only
+    /// for the text of an error, so it is not asked for what may not be there.
     #[cold]
     fn look_up(&self) -> usize {
         let (next, name) = (libc::RTLD_NEXT, self.name.as_ptr());
-        // Before release 2.36, `dlsym` returns the oldest version of a name (glibc's bug 14932). Only condition variables
-        // have an older one that differs.
+        // Before release 2.36, `dlsym` returns the oldest version of a name (glibc's bug 14932). Only condition
+        // variables have an older one that differs.
         let has_versions = self.name.to_bytes().starts_with(b"pthread_cond_")
             && !self.name.to_bytes().ends_with(b"clockwait");
         // SAFETY: lookups by name.
