@@ -4,14 +4,13 @@
 
 use crate::ambient;
 use crate::blocking;
-use crate::code;
 use crate::config::RuntimeBuilder;
 use crate::engine::{Engine, engine_of};
 use crate::interpose;
 use crate::join;
 use crate::kernel_thread::{self, Name};
 use crate::poller::Poller;
-use crate::preempt::{self, take_pending};
+use crate::preempt;
 use crate::spawn::{Builder, Created};
 use crate::sync::waiter::{self, Limit};
 use crate::task::{Task, TaskRef};
@@ -74,11 +73,6 @@ impl RawTask {
     #[inline]
     pub fn thread(self) -> usize {
         self.0.get().fs
-    }
-
-    /// Returns the number by which the policy and reports know it.
-    pub fn id(self) -> u32 {
-        self.0.get().id().0
     }
 
     /// Returns a word that belongs to the thread library. It outlives the task: the block's next task finds it, too.
@@ -192,17 +186,6 @@ pub fn look() {
     crate::no_preempt(|| ());
 }
 
-/// Answers a preemption that found the C library and was left pending. In a task with preemption on.
-pub fn answer_pending() {
-    // SAFETY: a task runs on a worker.
-    unsafe {
-        PreemptCount::disable();
-        if PreemptCount::enable() {
-            take_pending();
-        }
-    }
-}
-
 /// A task that has been prepared but does not run yet.
 #[must_use]
 pub struct NewTask(Created<()>);
@@ -286,11 +269,6 @@ pub fn unpinned<R>(f: impl FnOnce() -> R) -> R {
     let result = f();
     interpose::pin_again();
     result
-}
-
-/// Returns whether the instruction at `address` belongs to code in which no task is preempted. For signal handlers.
-pub fn is_code_held(address: usize) -> bool {
-    code::is_held(address)
 }
 
 /// Makes the calling task, which could not do what was asked of it where it was interrupted, be interrupted again soon.

@@ -1,15 +1,11 @@
 // Barriers and spin locks.
 #define _GNU_SOURCE
+#include "check.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CHECK(x) do { if (!(x)) { \
-    printf("barriers.c:%d: not true: %s\n", __LINE__, #x); exit(1); } } while (0)
-#define IS(call, want) do { int got_ = (call); if (got_ != (want)) { \
-    printf("barriers.c:%d: %s: %d, not %d\n", __LINE__, #call, got_, want); exit(1); } } while (0)
 
 enum { THREADS = 24, ROUNDS = 300 };
 

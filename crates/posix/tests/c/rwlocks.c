@@ -1,5 +1,6 @@
 // Read-write locks: every call, its errors and timed waits, preference, contention. The main thread takes part.
 #define _GNU_SOURCE
+#include "check.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -9,11 +10,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CHECK(x) do { if (!(x)) { \
-    printf("rwlocks.c:%d: not true: %s\n", __LINE__, #x); exit(1); } } while (0)
-#define IS(call, want) do { int got_ = (call); if (got_ != (want)) { \
-    printf("rwlocks.c:%d: %s: %d, not %d\n", __LINE__, #call, got_, want); exit(1); } } while (0)
 
 static struct timespec after(clockid_t clock, long ms)
 {

@@ -1,5 +1,6 @@
 // Semaphores: every call, its errors and timed waits, contention, cancellation. The main thread takes part.
 #define _GNU_SOURCE
+#include "check.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,10 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(x) do { if (!(x)) { \
-    printf("semaphores.c:%d: not true: %s\n", __LINE__, #x); exit(1); } } while (0)
-#define IS(call, want) do { int got_ = (call); if (got_ != (want)) { \
-    printf("semaphores.c:%d: %s: %d (errno %d), not %d\n", __LINE__, #call, got_, errno, want); exit(1); } } while (0)
 #define FAILS(call, error) do { errno = 0; IS(call, -1); IS(errno, error); } while (0)
 
 static struct timespec after(clockid_t clock, long ms)

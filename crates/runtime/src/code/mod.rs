@@ -62,12 +62,14 @@ pub(crate) fn learn(named: &[String]) {
     MAP.store(Box::into_raw(Box::new(map)), Ordering::Release);
 }
 
-/// Returns whether the instruction at `at` is in code that is not preempted. For signal handlers.
-pub(crate) fn is_held(at: usize) -> bool {
+/// Returns whether the instruction at `at` is in code that is not preempted.
+#[cfg(test)]
+fn is_held(at: usize) -> bool {
     map().is_some_and(|map| contains(&map.held, at))
 }
 
-/// Like [`is_held`], for a task that was interrupted at `at` with the stack pointer `sp`.
+/// Returns whether a task that was interrupted at `at`, with the stack pointer `sp`, is in code that is not preempted.
+/// For signal handlers.
 ///
 /// A function that holds no lock may have been called by one that does, such as `realloc`. These functions have no
 /// frame, so the word at the stack pointer is the address to which they return. If one did push something first, that
