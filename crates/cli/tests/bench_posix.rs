@@ -107,9 +107,36 @@ fn the_server_has_tails_on_each_system() {
 }
 
 #[test]
+fn mariadb_has_tails_and_aggregates_on_each_system() {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&paths).chain(["/usr/sbin".into()]);
+    if !folders.any(|folder| folder.join("mariadbd").is_file()) {
+        let output = bench(&["--quick", "--only", "mariadb"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line =
+            "Skipped: mariadb: mariadb-server is not installed (apt-get install mariadb-server).";
+        assert!(text.contains(line), "{output:?}");
+        return eprintln!("SKIPPED: bench posix: no mariadbd (apt-get install mariadb-server)");
+    }
+    let (names, systems) = systems();
+    let rows = rows("mariadb", names);
+    for system in systems.into_iter().chain(["kernel-nice"]) {
+        for metric in ["p50", "p99", "p99.9", "achieved"] {
+            has(&rows, system, "mariadb-select", metric);
+        }
+        has(&rows, system, "mariadb-aggregate", "aggregates_per_s");
+        if system != "kernel" {
+            has(&rows, system, "mariadb-select", "p99.9_gain");
+            has(&rows, system, "mariadb-aggregate", "aggregates_kept");
+        }
+    }
+}
+
+#[test]
 fn without_a_compiler_the_parts_are_skipped_and_say_what_to_install() {
     let mut command = Command::new(HEDDLE);
-    command.args(["bench", "posix", "--quick"]).env("PATH", "/nonexistent");
+    let compiled = ["--only", "micro,schbench,compute,server"];
+    command.args(["bench", "posix", "--quick"]).args(compiled).env("PATH", "/nonexistent");
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -136,7 +163,7 @@ fn without_the_library_the_kernel_is_measured_and_the_reason_is_printed() {
 #[test]
 fn wrong_options_are_wrong_usage_and_the_known_ones_are_named() {
     for (words, says) in [
-        (["--only", "mariadb"], "micro, schbench, compute, server"),
+        (["--only", "nginx"], "micro, schbench, compute, server, mariadb"),
         (["--systems", "linux"], "kernel, kernel-nice, heddle"),
         (["--policy", "two-quue"], "two-queue"),
         (["--policy", "two-queue:quantum=never"], "quantum"),

@@ -5,10 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::options::PosixOptions;
 use super::part::Part;
-use super::programs::Program;
 use super::rounds::MOST_OTHERS;
 use super::system::System;
-use super::{client, compute, micro, report, schbench, server, testbed};
+use super::{client, compute, mariadb, micro, report, schbench, server, testbed};
 use crate::suite::{Outcome, PartResult, Suite};
 use heddle_metrics::{Progress, Report, Results};
 
@@ -27,16 +26,16 @@ impl Suite for PosixOptions {
             Part::Micro => rounds * micro::CASES,
             Part::Schbench => rounds * schbench::CASES,
             Part::Compute => rounds,
-            Part::Server => 1 + rounds * self.compared(Part::Server).len() as u64,
+            Part::Server | Part::Mariadb => 1 + rounds * self.compared(*part).len() as u64,
         };
         self.parts.iter().map(of).sum()
     }
 
     fn obstacle(&self, part: Part) -> Option<String> {
-        if let Err(error) = self.programs.path(Program::Micro) {
-            return Some(error.to_string());
+        if let Err(why) = self.program_of(part) {
+            return Some(why);
         }
-        let none = || match self.refusals() {
+        let none = || match self.refusals(part) {
             [(_, why), ..] => why.clone(),
             [] => "none of the systems differs from the kernel's in this part".into(),
         };
@@ -44,7 +43,7 @@ impl Suite for PosixOptions {
     }
 
     fn lacks(&self, part: Part) -> Option<String> {
-        if let [(system, why), ..] = self.refusals() {
+        if let [(system, why), ..] = self.refusals(part) {
             return Some(format!("without {system}: {why}"));
         }
         let alone = !self.compared(part).contains(&System::Kernel);
@@ -62,6 +61,7 @@ impl Suite for PosixOptions {
             Part::Schbench => schbench::run(self, stop, progress),
             Part::Compute => compute::run(self, stop, progress),
             Part::Server => server::run(self, stop, progress),
+            Part::Mariadb => mariadb::run(self, stop, progress),
         }?;
         found.tables = report::tables(part, &found.rows);
         Ok(found)
@@ -69,8 +69,8 @@ impl Suite for PosixOptions {
 
     fn conditions(&self) -> Vec<String> {
         let mut said = vec![
-            "The same binaries, cc -O2 -pthread, on all systems: kernel (as they are), kernel-nice (threads of long \
-             requests at nice 19; server only), heddle/POLICY (heddle run --policy POLICY). Systems in turn within a \
+            "The same binaries (Debian's, or cc -O2 -pthread) on all systems: kernel (as they are), kernel-nice (threads \
+             of long requests at nice 19; server and mariadb), heddle/POLICY (heddle run --policy POLICY). Systems in turn within a \
              round, another first each time; medians of rounds with least and greatest; gains, shares and \
              differences are of two runs of one round."
                 .into(),
@@ -124,6 +124,7 @@ impl PosixOptions {
                 self.duration,
                 testbed::cpus(self).map_or_else(|error| error.to_string(), |cpus| cpus.in_words())
             ),
+            Part::Mariadb => format!("{}; {busy}.", mariadb::condition(self)),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! `heddle bench posix`: unmodified C programs as kernel threads and, under `heddle run`, as tasks.
+//! `heddle bench posix`: unmodified programs as kernel threads and, under `heddle run`, as tasks.
 //!
 //! ```text
 //!   programs/*.c --cc -O2 -pthread--> plain              --.
 //!                                     plain, long at nice 19 --> rounds --> rows, targets
-//!                                     heddle run --policy  --'
+//!   Debian's servers -----------------> heddle run --policy  --'
 //! ```
 //!
 //! # Invariants
@@ -21,7 +21,10 @@
 mod bench;
 mod client;
 mod compute;
+mod daemon;
+mod installed;
 mod launch;
+mod mariadb;
 mod micro;
 mod options;
 mod part;
@@ -36,7 +39,7 @@ mod testbed;
 
 pub use options::PosixOptions;
 pub use part::Part;
-pub use system::{Kind, POLICY, System};
+pub use system::{Kind, LONG_POLICY, POLICY, System};
 
 #[cfg(test)]
 mod tests;

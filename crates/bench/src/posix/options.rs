@@ -4,10 +4,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use super::launch;
 use super::part::Part;
 use super::programs::{Program, Programs};
 use super::system::System;
+use super::{launch, mariadb};
 use crate::suite::Part as _;
 use heddle_core::Ns;
 
@@ -18,6 +18,8 @@ pub struct PosixOptions {
     pub parts: Vec<Part>,
     /// The systems to compare.
     pub systems: Vec<System>,
+    /// Further systems of the parts that run servers of the distribution.
+    pub of_servers: Vec<System>,
     /// Rounds of each part.
     pub rounds: u32,
     /// Attempts per figure before an invalid run is accepted as such.
@@ -41,8 +43,8 @@ pub struct PosixOptions {
     /// Whether all parts are short, to try out and not to quote.
     pub quick: bool,
     pub(super) programs: Programs,
-    /// Why Heddle's systems cannot run, found at the first question.
-    pub(super) refusals: OnceLock<Vec<(System, String)>>,
+    /// Why Heddle's systems cannot run, for each part, found at the first question.
+    pub(super) refusals: [OnceLock<Vec<(System, String)>>; Part::ALL.len()],
 }
 
 impl PosixOptions {
@@ -52,6 +54,7 @@ impl PosixOptions {
         PosixOptions {
             parts: Part::ALL.to_vec(),
             systems: systems.to_vec(),
+            of_servers: Vec::new(),
             rounds: if quick { 1 } else { 7 },
             tries: if quick { 1 } else { 3 },
             budget: Ns::from_ms(if quick { 2 } else { 200 }),
@@ -64,27 +67,48 @@ impl PosixOptions {
             program,
             quick,
             programs: Programs::default(),
-            refusals: OnceLock::new(),
+            refusals: [const { OnceLock::new() }; Part::ALL.len()],
         }
     }
 
-    /// Returns the systems that a part compares here. Only the server has two classes of threads.
+    /// Returns the systems that a part compares here.
     pub(super) fn compared(&self, part: Part) -> Vec<System> {
         let refused =
-            |system: &System| self.refusals().iter().any(|(refused, _)| refused == system);
-        let differs = |system: &&System| part == Part::Server || **system != System::KernelNice;
-        self.systems.iter().filter(differs).filter(|system| !refused(system)).cloned().collect()
+            |system: &System| self.refusals(part).iter().any(|(refused, _)| refused == system);
+        self.wanted(part).into_iter().filter(|system| !refused(system)).collect()
     }
 
-    /// Returns Heddle's systems that `heddle run` refuses, and its reasons.
-    pub(super) fn refusals(&self) -> &[(System, String)] {
-        self.refusals.get_or_init(|| {
-            let Ok(program) = self.programs.path(Program::Micro) else { return Vec::new() };
-            let refusal = |system: &System| {
-                Some((system.clone(), launch::refusal(&self.program, system, &program)?))
+    /// Only servers have two classes of threads.
+    pub(super) fn wanted(&self, part: Part) -> Vec<System> {
+        let more: &[System] = if part == Part::Mariadb { &self.of_servers } else { &[] };
+        let classes = matches!(part, Part::Server | Part::Mariadb);
+        let wanted = self.systems.iter().chain(more);
+        wanted.filter(|system| classes || **system != System::KernelNice).cloned().collect()
+    }
+
+    /// Returns Heddle's systems that `heddle run` refuses for the program of a part, and its reasons.
+    pub(super) fn refusals(&self, part: Part) -> &[(System, String)] {
+        self.refusals[part as usize].get_or_init(|| {
+            let Ok(program) = self.program_of(part) else { return Vec::new() };
+            let refusal = |system: System| {
+                let why = launch::refusal(&self.program, &system, &program)?;
+                Some((system, why))
             };
-            self.systems.iter().filter_map(refusal).collect()
+            self.wanted(part).into_iter().filter_map(refusal).collect()
         })
+    }
+
+    /// Returns the program of a part, or one that is compiled and linked as it is.
+    ///
+    /// # Errors
+    /// It cannot be had here; the message says what to install.
+    pub(super) fn program_of(&self, part: Part) -> Result<PathBuf, String> {
+        match part {
+            Part::Mariadb => mariadb::SERVER.find(),
+            Part::Micro | Part::Schbench | Part::Compute | Part::Server => {
+                self.programs.path(Program::Micro).map_err(|error| error.to_string())
+            }
+        }
     }
 
     /// Returns the systems of a part for one round; each round starts with another.

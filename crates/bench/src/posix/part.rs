@@ -11,5 +11,7 @@ crate::suite::parts! {
         Compute = "compute",
         /// A server with a thread for each connection, short and long requests.
         Server = "server",
+        /// Debian's MariaDB, point selects beside aggregates.
+        Mariadb = "mariadb",
     }
 }

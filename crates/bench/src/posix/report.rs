@@ -1,7 +1,7 @@
 //! Tables, and the bench as an HTML report.
 
 use super::part::Part;
-use super::{compute, micro, schbench, server};
+use super::{compute, mariadb, micro, schbench, server};
 use crate::suite::Outcome;
 use heddle_metrics::{BarChart, Report, Results, Row, Table};
 
@@ -23,6 +23,17 @@ pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
         Part::Server => {
             &["p50", "p99", "p99.9", "achieved", "late_percent", server::GAIN, server::OVER_NICE]
         }
+        Part::Mariadb => &[
+            "p50",
+            "p99",
+            "p99.9",
+            "achieved",
+            "late_percent",
+            mariadb::GAIN,
+            mariadb::OVER_NICE,
+            mariadb::RATE,
+            mariadb::KEPT,
+        ],
     };
     heddle_metrics::tables(&Results::here(rows.to_vec()).with_metrics(shown))
 }
@@ -35,7 +46,7 @@ pub(super) fn report(
 ) -> Report {
     let head = (
         "POSIX",
-        "Unmodified C programs, as kernel threads and under heddle run",
+        "Unmodified programs, as kernel threads and under heddle run",
         "Targets above; figures and tables below.",
     );
     outcome.report(head, |report| figures(results, report), conditions, results)
@@ -54,12 +65,34 @@ fn figures(results: &Results, mut report: Report) -> Report {
             report = report.bars(BarChart::of(&of, metric, title));
         }
     }
-    let load = results.rows.iter().find(|row| row.case == server::SHORT).and_then(|row| row.load);
-    let Some(load) = load else { return report };
-    let panels = [
-        (server::SHORT, "p99.9", "p99.9 of short requests"),
-        (server::SHORT, "p99", "p99 of short requests"),
-        (server::LONG, "p50", "p50 of long requests: what they pay"),
+    at_loads(results).into_iter().fold(report, Report::bars)
+}
+
+/// A panel of a figure: case, metric, title.
+type Panel = (&'static str, &'static str, &'static str);
+
+const SERVER: &[Panel] = &[
+    (server::SHORT, "p99.9", "p99.9 of short requests"),
+    (server::SHORT, "p99", "p99 of short requests"),
+    (server::LONG, "p50", "p50 of long requests: what they pay"),
+];
+
+const MARIADB: &[Panel] = &[
+    (mariadb::SELECT, "p99.9", "p99.9 of selects"),
+    (mariadb::SELECT, "p99", "p99 of selects"),
+    (mariadb::SELECT, "p50", "p50 of selects"),
+    (mariadb::AGGREGATE, mariadb::RATE, "aggregates per second: what they pay"),
+];
+
+/// The figures of servers: several metrics of one server at its load.
+fn at_loads(results: &Results) -> Vec<BarChart> {
+    let all = [
+        ("The server at half its capacity", SERVER),
+        ("MariaDB: point selects beside aggregates", MARIADB),
     ];
-    report.bars(BarChart::at_load(results, load, &panels, "The server at half its capacity"))
+    let chart = |(title, panels): (&str, &[Panel])| {
+        let load = results.rows.iter().find(|row| row.case == panels[0].0)?.load?;
+        Some(BarChart::at_load(results, load, panels, title))
+    };
+    all.into_iter().filter_map(chart).collect()
 }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 /// The policy of the targets.
 pub const POLICY: &str = "two-queue:quantum=100us";
+/// The same with a quantum for programs whose long threads wait for each other all the time.
+pub const LONG_POLICY: &str = "two-queue:quantum=1ms";
 
 /// What runs the threads of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -164,6 +164,35 @@ fn programs_are_held_against_the_kernel() {
     assert!(server::target(&all(), &rows).unwrap().reached);
 }
 
+#[test]
+fn mariadbs_selects_and_aggregates_are_held_against_the_kernel() {
+    let rows = [
+        row(&heddle(), "mariadb-select", "p99.9_gain", "x", 3.1),
+        row(&heddle(), "mariadb-select", "p99.9_gain_over_nice", "x", 1.9),
+        row(&heddle(), "mariadb-aggregate", "aggregates_kept", "x", 0.96),
+    ];
+    let targets = mariadb::targets(&all(), &rows);
+    assert_eq!(targets.len(), 3, "{targets:?}");
+    assert!(verdict(&targets, "of selects over heddle"));
+    assert!(!verdict(&targets, "at nice 19"));
+    assert!(verdict(&targets, "aggregates per second"));
+    assert!(
+        mariadb::targets(&all(), &rows[..1]).len() == 1,
+        "without nice there is no target for it"
+    );
+}
+
+/// Only parts with servers of the distribution have the longer quantum, and only servers have a class to be nice.
+#[test]
+fn parts_compare_the_systems_that_differ_in_them() {
+    let mut options = options(&[System::Kernel, System::KernelNice]);
+    options.of_servers = vec![System::Heddle(LONG_POLICY.into())];
+    let names = |part| options.wanted(part).iter().map(System::to_string).collect::<Vec<_>>();
+    assert_eq!(names(Part::Compute), ["kernel"]);
+    assert_eq!(names(Part::Server), ["kernel", "kernel-nice"]);
+    assert_eq!(names(Part::Mariadb), ["kernel", "kernel-nice", "heddle/two-queue:quantum=1ms"]);
+}
+
 /// Invariant I1 of [`crate::suite`].
 #[test]
 fn what_heddle_run_refuses_is_left_out_and_the_reason_is_printed() {
@@ -190,12 +219,20 @@ fn the_report_has_figures_and_conditions() {
         row(&heddle(), "yield", "cpu_ns_per_op", "ns", 41.0),
         row(&System::Kernel, "schbench-2x", "wakeup_p99_ns", "ns", 3e6),
         row(&heddle(), "server-get", "p99.9", "ns", 1e6).with_load(2000.0),
+        row(&heddle(), "mariadb-select", "p99.9", "ns", 1e6).with_load(9000.0),
+        row(&heddle(), "mariadb-aggregate", "aggregates_per_s", "1/s", 30.0).with_load(9000.0),
     ];
     let outcome = Outcome { rows, ..Outcome::default() };
     let html = options.report(&outcome, &Results::here(outcome.rows.clone())).to_html();
-    for text in
-        ["CPU time of an operation", "p99 of wake-ups", "half its capacity", "alone", "--quick"]
-    {
+    for text in [
+        "CPU time of an operation",
+        "p99 of wake-ups",
+        "half its capacity",
+        "beside aggregates",
+        "what they pay",
+        "alone",
+        "--quick",
+    ] {
         assert!(html.contains(text), "{text}");
     }
 }

@@ -1,9 +1,9 @@
-//! `heddle bench posix`: unmodified C programs as kernel threads and, under `heddle run`, as tasks.
+//! `heddle bench posix`: unmodified programs as kernel threads and, under `heddle run`, as tasks.
 
 use std::env;
 
 use anyhow::Context;
-use heddle_bench::posix::{Kind, POLICY, Part, PosixOptions, System};
+use heddle_bench::posix::{Kind, LONG_POLICY, POLICY, Part, PosixOptions, System};
 use heddle_core::{Ns, Policy};
 use heddle_policies::{Visitor, with_policy};
 use heddle_sys::thread::affinity;
@@ -20,15 +20,18 @@ Example:
   heddle bench posix --only micro --rounds 9 --json > micro.json
   heddle bench posix --only schbench,compute --policy two-queue:quantum=100us --policy round-robin:quantum=1ms
   heddle bench posix --only server --systems kernel,heddle --load 30 --scan 20ms
+  heddle bench posix --only mariadb --report mariadb.html
 
 Parts, in the order of their tables: micro (single operations on one CPU), schbench (wake-up latency of workers that
 compute, one, two and four for each CPU), compute (threads that share a queue), server (a thread for each connection,
-95 % GETs of 10 us and 5 % SCANs).
-Systems: kernel (plain), kernel-nice (the same, threads of SCANs at nice 19; server only), heddle (heddle run, once for
-each --policy). All run the same binaries, which are compiled with cc when the bench starts.
+95 % GETs of 10 us and 5 % SCANs), mariadb (Debian's mariadb-server, a private instance: point selects on 30 connections
+beside 2 that aggregate for 20 ms each).
+Systems: kernel (plain), kernel-nice (the same, the threads of SCANs and aggregates at nice 19; server and mariadb),
+heddle (heddle run, once for each --policy). All run the same binaries: Debian's, or compiled with cc when the bench
+starts.
 heddle run needs libheddle_pthread.so beside this program, or HEDDLE_PTHREAD_LIBRARY.
-Ratios: wakeup_p99_gain and p99.9_gain, the kernel's over a system's; requests_kept and jobs_kept, a system's over the
-kernel's.
+Ratios: wakeup_p99_gain and p99.9_gain, the kernel's over a system's; requests_kept, jobs_kept and aggregates_kept, a
+system's over the kernel's.
 Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
@@ -37,13 +40,15 @@ pub struct Args {
     /// The systems to compare (comma-separated).
     #[arg(long, value_delimiter = ',', default_values_t = Kind::ALL)]
     systems: Vec<Kind>,
-    /// A policy for heddle, with parameters (repeatable); the targets apply to the default, else to the first.
-    #[arg(long = "policy", value_name = "TEXT", value_parser = policy, default_value = POLICY)]
+    /// A policy for heddle, with parameters (repeatable); the targets apply to the default, else to the first
+    /// [default: two-queue:quantum=100us, and for mariadb two-queue:quantum=1ms, too].
+    #[arg(long = "policy", value_name = "TEXT", value_parser = policy)]
     policies: Vec<String>,
     /// Multiplications of matrices in a request of schbench [default: 5, as in schbench].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     operations: Option<u32>,
-    /// The load of the server, in per cent of the kernel's capacity.
+    /// The load of the server, in per cent of the kernel's capacity; of mariadb, in per cent of half of it, because the
+    /// other half is for aggregates.
     #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = percent)]
     load: f64,
     /// How long a SCAN of the server computes.
@@ -88,8 +93,15 @@ fn options(args: &Args) -> anyhow::Result<PosixOptions> {
         return Err(Usage(text).into());
     }
     let program = env::current_exe().context("cannot find the file of this program")?;
-    let systems = System::of(&args.systems, &args.policies);
+    let of = |policies: &[String]| System::of(&args.systems, policies);
+    let heddle = args.systems.iter().filter(|&&kind| kind == Kind::Heddle);
+    let longer = heddle.map(|_| System::Heddle(LONG_POLICY.into())).take(1).collect();
+    let (systems, of_servers) = match args.policies.as_slice() {
+        [] => (of(&[POLICY.into()]), longer),
+        chosen => (of(chosen), Vec::new()),
+    };
     let mut options = PosixOptions::new(&systems, &affinity()?, program, args.extent.quick);
+    options.of_servers = of_servers;
     choose(&mut options.parts, &args.only);
     options.operations = args.operations.unwrap_or(options.operations);
     options.load = args.load / 100.0;
