@@ -1,6 +1,6 @@
 //! Stacks with their control blocks: created once, recycled forever.
 
-use crate::task::{GUARD, Stack, Task, TaskRef};
+use crate::task::{GUARD, Stack, Task, TaskRef, debug};
 use crate::tls;
 use heddle_sys::memory;
 use std::io;
@@ -132,6 +132,7 @@ fn make(class: u8) -> io::Result<TaskRef> {
         let at = (area.usable_top - size_of::<Task>()) as *mut Task;
         at.write(Task::new(area.fs, Stack { base, size, class }));
         (*at).top.set(at as usize);
+        debug::add(&*at);
         Ok(TaskRef::new(&*at))
     }
 }

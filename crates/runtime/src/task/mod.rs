@@ -1,5 +1,6 @@
 //! Tasks: the control block, which lies on the task's stack; the handle to it; and the scheduler's interface to tasks.
 
+pub(crate) mod debug;
 mod scheduler;
 
 pub(crate) use scheduler::{Next, Scheduler};
@@ -84,6 +85,8 @@ pub(crate) struct Task {
     pub(crate) extension: AtomicPtr<()>,
     name: UnsafeCell<Option<Box<str>>>,
     pub(crate) stack: Stack,
+    /// The block that was made before this one ([`debug`]).
+    next_of_all: AtomicPtr<Task>,
     /// Number of tasks that its runtime created before it.
     #[cfg(feature = "trace")]
     pub(crate) number: std::sync::atomic::AtomicU64,
@@ -171,6 +174,7 @@ impl Task {
             extension: AtomicPtr::new(ptr::null_mut()),
             name: UnsafeCell::default(),
             stack,
+            next_of_all: AtomicPtr::new(ptr::null_mut()),
             #[cfg(feature = "trace")]
             number: std::sync::atomic::AtomicU64::new(0),
             top: Cell::new(0),
