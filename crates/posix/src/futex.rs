@@ -4,7 +4,7 @@
 //! `syscall(SYS_futex, ...)`. Such a call is handled as follows:
 //!
 //! 1. Calls of this library itself (the runtime's, its standard library's) are the kernel's: a worker's loop never
-//!    waits as a task. They are known by their return address or by their word, which lie in the library ([`Image`]).
+//!    waits as a task. They are known by their return address or by their word, which lie in the library ([`image`]).
 //!    A function that ends in such a call leaves its caller's return address: no function here that the program calls
 //!    does, as each returns a value. What is called between two tasks is the kernel's, too.
 //! 2. Waits on words that are *private* to the process are ours. So the kernel has no waiter for such a wake.
@@ -14,19 +14,18 @@
 //! 4. Futexes with priority inheritance (whose owner, to the kernel, is the kernel thread) and the calls of `futex2`
 //!    are the kernel's. Once one has waited there, private wakes look for both as well ([`KERNEL_WAITS`]).
 //!
-//! In the archive, the library is part of the program: neither addresses nor words tell. There, what is called while
-//! preemption is held off waits in the kernel, and all wakes look for both.
+//! In the archive, the library's data is the program's: words do not tell. There, what is called while preemption is
+//! held off waits in the kernel, too, and all wakes look for both.
 
 mod call;
-mod image;
 
 use crate::cancel::{self, Attended};
 use crate::clock;
+use crate::image;
 use crate::sys::{self, syscall};
 use crate::wait::{self, Attend, Limit, Outcome};
 use heddle_core::Ns;
 use heddle_rt::raw::{Caller, RawTask};
-use image::Image;
 use libc::{c_long, timespec};
 use std::arch::asm;
 use std::ffi::c_int;
@@ -59,7 +58,7 @@ impl Op {
 
     /// Returns whether the kernel may have waiters for it.
     fn is_for_kernel(self) -> bool {
-        !self.is_private() || KERNEL_WAITS.load(Ordering::Relaxed)
+        !self.is_private() || KERNEL_WAITS.load(Ordering::Relaxed) || image::is_archive()
     }
 }
 
@@ -99,10 +98,7 @@ unsafe fn futex(raw: [usize; 6]) -> isize {
         other: raw[4],
         last: raw[5] as u32,
     };
-    let is_own = match Image::of_library() {
-        Some(image) => caller == Caller::Runtime || image.contains(args.word),
-        None => false,
-    };
+    let is_own = image::is_own_word(args.word) || caller == Caller::Runtime && !image::is_archive();
     // SAFETY: the caller's contract.
     unsafe {
         if is_own {
@@ -129,7 +125,7 @@ unsafe fn futex(raw: [usize; 6]) -> isize {
 fn waits_in_kernel(caller: Caller) -> bool {
     match caller {
         Caller::Task => false,
-        Caller::Thread => Image::of_library().is_none() && RawTask::current().is_some(),
+        Caller::Thread => image::is_archive() && RawTask::current().is_some(),
         Caller::Runtime => true,
     }
 }

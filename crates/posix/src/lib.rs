@@ -25,6 +25,7 @@ mod clock;
 mod cond;
 mod errno;
 mod futex;
+mod image;
 mod io;
 mod keys;
 mod mutex;

@@ -1,6 +1,6 @@
 //! Start: nothing but names until the first thread.
 
-use crate::{process, report, signals, thread};
+use crate::{image, process, report, signals, thread};
 use heddle_core::Ns;
 use heddle_rt::RuntimeBuilder;
 use heddle_rt::raw;
@@ -25,8 +25,13 @@ static CONSTRUCTOR: extern "C" fn() = construct;
 
 /// Runs when the library is loaded, before the program.
 extern "C" fn construct() {
-    raw::hook_create_thread(thread::create);
-    process::register();
+    image::find();
+    // Two runtimes in a process would take each other's workers for threads. Without its `pthread_create` the library
+    // stays out of the way: all callers are kernel threads to it.
+    if !image::is_beside_another_runtime() {
+        raw::hook_create_thread(thread::create);
+        process::register();
+    }
     if std::env::var_os("HEDDLE_PTHREAD_FOLLOW").is_some_and(|follow| follow == "0") {
         // SAFETY: no other thread exists yet.
         unsafe { std::env::remove_var("LD_PRELOAD") };
@@ -56,13 +61,17 @@ fn start() {
     // Not a `Once`: the child of a fork starts anew.
     LOCK.lock();
     if !has_started() {
+        if !image::is_known() {
+            fail(format_args!(
+                "the program is linked with the archive that cargo makes, in which Heddle's code cannot be told from \
+                 the program's; link it with the one that scripts/archive makes"
+            ));
+        }
         STARTING.store(true, Ordering::Relaxed);
         process::start();
         signals::start_with(|| {
             if let Err(error) = raw::start(RuntimeBuilder::new().slice(SLICE)) {
-                eprintln!("heddle run: cannot start the runtime: {error}");
-                // SAFETY: the program was promised a policy and must not run without it.
-                unsafe { libc::_exit(2) };
+                fail(format_args!("cannot start the runtime: {error}"));
             }
         });
         raw::hook_take_over(report::on_take_over);
@@ -71,6 +80,13 @@ fn start() {
         STARTED.store(true, Ordering::Release);
     }
     LOCK.unlock();
+}
+
+/// Ends the process: the program was promised a policy and must not run without it.
+fn fail(why: std::fmt::Arguments<'_>) -> ! {
+    eprintln!("heddle run: {why}");
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(2) }
 }
 
 /// In the child of a fork: the runtime is gone.

@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use heddle_test_support::run;
 
 use super::sandbox::{NOTHING, STUB, Sandbox, assert_refused, text};
 
@@ -50,7 +53,7 @@ fn static_programs_are_refused() {
     let sandbox = Sandbox::new();
     for option in ["-static", "-static-pie"] {
         let program = sandbox.compile(NOTHING, "static", &[option]);
-        let says = ["static is linked statically", "libheddle_pthread.a", "`heddle agent`"];
+        let says = ["static is linked statically", "without -static", "`heddle agent`"];
         sandbox.refuses_program(&program, "static", &says);
     }
 }
@@ -157,11 +160,13 @@ fn virtual_machines_need_force() {
 #[test]
 fn programs_with_heddles_runtime_are_refused() {
     let sandbox = Sandbox::new();
-    let source = format!("char heddle_runtime_marker; {NOTHING}");
-    for option in ["-rdynamic", "-no-pie"] {
-        let program = sandbox.compile(&source, "native", &[option]);
-        sandbox.refuses_program(&program, "heddle", &["Heddle's runtime already", "as it is"]);
-    }
+    let says = ["Heddle's runtime already", "as it is"];
+    // This command contains it, with its symbols and without.
+    let command = env!("CARGO_BIN_EXE_heddle");
+    sandbox.refuses_program(command, "heddle", &says);
+    let stripped = sandbox.text("stripped");
+    run(Command::new("strip").arg("-o").args([&stripped, command]));
+    sandbox.refuses_program(&stripped, "heddle", &says);
     let program = sandbox.needs("libheddle.so.0");
-    sandbox.refuses_program(&program, "heddle", &["Heddle's runtime already"]);
+    sandbox.refuses_program(&program, "heddle", &says);
 }

@@ -1,8 +1,8 @@
 //! The entry of `syscall`, and the calls that are functions of ours.
 
-use super::image::IMAGE;
 use super::{FUTEX2_REQUEUE, FUTEX2_WAITV, futex, futex2};
 use crate::errno;
+use crate::image::IMAGE;
 use crate::mutex::own_tid;
 use crate::sys;
 use crate::thread::Thread;

@@ -30,6 +30,7 @@ mod send;
 mod waits;
 
 use crate::cancel::Attended;
+use crate::image::is_own_code;
 use crate::start;
 use crate::sys::syscall;
 use crate::thread::Thread;
@@ -41,7 +42,6 @@ use libc::{siginfo_t, ucontext_t};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A set of signals in the kernel's form.
@@ -262,48 +262,12 @@ fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bool 
     Thread::current().is_some_and(|thread| frames::fault(thread, signal, info, context))
 }
 
-/// The code of this library, runtime included.
-static OWN_CODE: OnceLock<(usize, usize)> = OnceLock::new();
-
-fn is_own_code(address: usize) -> bool {
-    OWN_CODE.get().is_some_and(|&(start, end)| (start..end).contains(&address))
-}
-
-fn find_own_code() -> (usize, usize) {
-    unsafe extern "C" fn each(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        found: *mut c_void,
-    ) -> c_int {
-        let here = find_own_code as *const () as usize;
-        // SAFETY: the loader passes a valid entry with that many headers; `found` is the pair below.
-        unsafe {
-            let info = &*info;
-            for i in 0..info.dlpi_phnum {
-                let header = &*info.dlpi_phdr.add(i.into());
-                let start = (info.dlpi_addr + header.p_vaddr) as usize;
-                let end = start + header.p_memsz as usize;
-                if header.p_type == libc::PT_LOAD && (start..end).contains(&here) {
-                    *found.cast::<(usize, usize)>() = (start, end);
-                    return 1;
-                }
-            }
-        }
-        0
-    }
-    let mut found = (0, 0);
-    // SAFETY: the callback matches and runs before the call returns.
-    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut found).cast()) };
-    found
-}
-
 /// Starts the runtime by `start`, with what signals need around it.
 pub(crate) fn start_with(start: impl FnOnce()) {
     raw::set_workers_mask(WORKERS);
     // The runtime's threads inherit this, and must not run the program's handlers.
     let previous = change_mask(libc::SIG_SETMASK, WORKERS);
     start();
-    OWN_CODE.get_or_init(find_own_code);
     raw::hook_signals(on_signal);
     raw::hook_attention(on_attention);
     receiver::start();

@@ -253,7 +253,7 @@ pub(super) fn interrupt_call(context: *mut ucontext_t) {
         let at = registers[libc::REG_RIP as usize] as usize;
         let call = registers[libc::REG_RAX as usize];
         let operation = registers[libc::REG_RSI as usize] as c_int;
-        if super::is_own_code(at)
+        if crate::image::is_own_code(at)
             && *(at as *const [u8; 2]) == SYSCALL
             && may_block(call, operation)
         {

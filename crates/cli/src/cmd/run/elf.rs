@@ -7,23 +7,17 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use object::read::elf::{ElfFile64, ProgramHeader as _};
+use object::read::elf::{ElfFile64, Note, ProgramHeader as _};
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 use object::{SectionFlags, SegmentFlags, elf};
 
 /// Symbols that show what is linked into a program, whether they are dynamic or not.
-const MARKERS: [&str; 7] = [
-    HEDDLE_MARKER,
-    "__asan_init",
-    "__hwasan_init",
-    "__lsan_init",
-    "__msan_init",
-    "__rtsan_init",
-    "__tsan_init",
-];
+const MARKERS: [&str; 6] =
+    ["__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__rtsan_init", "__tsan_init"];
 
-/// The symbol of programs that contain Heddle's runtime.
-pub const HEDDLE_MARKER: &str = "heddle_runtime_marker";
+/// The owner of the note in files that contain Heddle's runtime (`heddle_runtime_marker`). Unlike a symbol, it survives
+/// `strip`.
+const RUNTIME_NOTE: &[u8] = b"Heddle";
 
 type Elf64<'a> = ElfFile64<'a, Endianness, &'a [u8]>;
 
@@ -42,6 +36,8 @@ pub struct Elf {
     pub markers: BTreeSet<&'static str>,
     /// Whether Go's linker made it.
     pub is_go: bool,
+    /// Whether it contains Heddle's runtime.
+    pub has_runtime: bool,
 }
 
 impl Elf {
@@ -57,6 +53,8 @@ impl Elf {
                 if let Some(path) = header.interpreter(endian, data)? {
                     this.interpreter = Some(OsString::from_vec(path.to_vec()).into());
                 }
+                let notes = header.notes(endian, data).ok().flatten();
+                this.has_runtime |= notes.into_iter().flatten().any(is_mark);
             }
             let dynamic = file.elf_dynamic_table()?;
             for entry in dynamic.iter() {
@@ -85,6 +83,11 @@ impl Elf {
     fn mark(&mut self, name: &str) {
         self.markers.extend(MARKERS.iter().filter(|marker| **marker == name));
     }
+}
+
+/// Whether a note is that of Heddle's runtime.
+fn is_mark(note: object::read::Result<Note<'_, elf::FileHeader64<Endianness>>>) -> bool {
+    note.is_ok_and(|note| note.name() == RUNTIME_NOTE)
 }
 
 /// Counts the byte pairs in executable code at `path` that are a `syscall` instruction, or look like one inside

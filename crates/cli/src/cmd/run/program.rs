@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use object::elf::{EM_386, EM_AARCH64, EM_X86_64, Machine};
 use rustix::fs::{Access, access, getxattr};
 
-use super::elf::{Elf, HEDDLE_MARKER};
+use super::elf::Elf;
 use crate::out::printable;
 
 /// The file name of glibc's loader.
@@ -94,7 +94,7 @@ impl Program {
         }
         let Some(loader) = &self.elf.interpreter else {
             let text = format!("{name} is linked statically, so nothing can be preloaded");
-            let instead = "; relink with the archive libheddle_pthread.a, or use `heddle agent`";
+            let instead = "; relink it without -static, or use `heddle agent`";
             return Err(Refusal::new("static", text + instead));
         };
         if loader.file_name() != Some(LOADER.as_ref()) {
@@ -103,7 +103,7 @@ impl Program {
             return Err(Refusal::new("libc", text + instead));
         }
         check_privileges(&self.binary)?;
-        if self.elf.markers.contains(HEDDLE_MARKER) {
+        if self.elf.has_runtime {
             return Err(has_heddle());
         }
         if let Some(symbol) = self.elf.markers.first() {
