@@ -106,17 +106,25 @@ fn the_server_has_tails_on_each_system() {
     has(&rows, "calibration", "server-get", "saturation");
 }
 
-#[test]
-fn mariadb_has_tails_and_aggregates_on_each_system() {
+/// Returns whether a server of the distribution is here; if not, the bench must say what to install.
+fn is_installed(part: &str, program: &str, package: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = std::env::split_paths(&paths).chain(["/usr/sbin".into()]);
-    if !folders.any(|folder| folder.join("mariadbd").is_file()) {
-        let output = bench(&["--quick", "--only", "mariadb"]);
+    let found = folders.any(|folder| folder.join(program).is_file());
+    if !found {
+        let output = bench(&["--quick", "--only", part]);
         let text = String::from_utf8_lossy(&output.stdout);
-        let line =
-            "Skipped: mariadb: mariadb-server is not installed (apt-get install mariadb-server).";
-        assert!(text.contains(line), "{output:?}");
-        return eprintln!("SKIPPED: bench posix: no mariadbd (apt-get install mariadb-server)");
+        let why = format!("{package} is not installed (apt-get install {package})");
+        assert!(text.contains(&format!("Skipped: {part}: {why}.")), "{output:?}");
+        eprintln!("SKIPPED: bench posix: {why}");
+    }
+    found
+}
+
+#[test]
+fn mariadb_has_tails_and_aggregates_on_each_system() {
+    if !is_installed("mariadb", "mariadbd", "mariadb-server") {
+        return;
     }
     let (names, systems) = systems();
     let rows = rows("mariadb", names);
@@ -129,6 +137,49 @@ fn mariadb_has_tails_and_aggregates_on_each_system() {
             has(&rows, system, "mariadb-select", "p99.9_gain");
             has(&rows, system, "mariadb-aggregate", "aggregates_kept");
         }
+    }
+}
+
+#[test]
+fn memcached_has_a_rate_and_tails_on_each_system() {
+    if !is_installed("memcached", "memcached", "memcached") {
+        return;
+    }
+    let (names, systems) = systems();
+    let rows = rows("memcached", names);
+    for system in systems {
+        for case in ["memcached-t2", "memcached-t8"] {
+            for metric in ["gets_per_s", "cpu_ns_per_get", "p50", "p99"] {
+                has(&rows, system, case, metric);
+            }
+            if system != "kernel" {
+                has(&rows, system, case, "gets_kept");
+                has(&rows, system, case, "p99_of_kernel");
+            }
+        }
+    }
+}
+
+/// Cargo builds the server with the tests of the whole workspace.
+#[test]
+fn tokio_has_tails_on_each_system() {
+    let server = Path::new(HEDDLE).with_file_name("examples").join("tokio_server");
+    if !server.is_file() {
+        let output = bench(&["--quick", "--only", "tokio"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("Skipped: tokio: tokio_server is not built"), "{output:?}");
+        return eprintln!("SKIPPED: bench posix: no {}", server.display());
+    }
+    let (names, systems) = systems();
+    let rows = rows("tokio", names);
+    for system in systems {
+        for case in ["tokio-w2-get", "tokio-w8-get"] {
+            has(&rows, system, case, "p99.9");
+            if system != "kernel" {
+                has(&rows, system, case, "p99.9_gain");
+            }
+        }
+        has(&rows, system, "tokio-w8-scan", "p50");
     }
 }
 
@@ -163,7 +214,7 @@ fn without_the_library_the_kernel_is_measured_and_the_reason_is_printed() {
 #[test]
 fn wrong_options_are_wrong_usage_and_the_known_ones_are_named() {
     for (words, says) in [
-        (["--only", "nginx"], "micro, schbench, compute, server, mariadb"),
+        (["--only", "nginx"], "micro, schbench, compute, server, mariadb, memcached, tokio"),
         (["--systems", "linux"], "kernel, kernel-nice, heddle"),
         (["--policy", "two-quue"], "two-queue"),
         (["--policy", "two-queue:quantum=never"], "quantum"),

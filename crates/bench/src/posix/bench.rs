@@ -7,7 +7,7 @@ use super::options::PosixOptions;
 use super::part::Part;
 use super::rounds::MOST_OTHERS;
 use super::system::System;
-use super::{client, compute, mariadb, micro, report, schbench, server, testbed};
+use super::{client, compute, mariadb, memcached, micro, report, schbench, server, testbed, tokio};
 use crate::suite::{Outcome, PartResult, Suite};
 use heddle_metrics::{Progress, Report, Results};
 
@@ -22,11 +22,14 @@ impl Suite for PosixOptions {
 
     fn steps(&self) -> u64 {
         let rounds = u64::from(self.rounds);
-        let of = |part: &Part| match part {
+        let of_server = |part: Part| 1 + rounds * self.compared(part).len() as u64;
+        let of = |&part: &Part| match part {
             Part::Micro => rounds * micro::CASES,
             Part::Schbench => rounds * schbench::CASES,
             Part::Compute => rounds,
-            Part::Server | Part::Mariadb => 1 + rounds * self.compared(*part).len() as u64,
+            Part::Server | Part::Mariadb => of_server(part),
+            Part::Memcached => memcached::CASES * of_server(part),
+            Part::Tokio => tokio::CASES * of_server(part),
         };
         self.parts.iter().map(of).sum()
     }
@@ -62,6 +65,8 @@ impl Suite for PosixOptions {
             Part::Compute => compute::run(self, stop, progress),
             Part::Server => server::run(self, stop, progress),
             Part::Mariadb => mariadb::run(self, stop, progress),
+            Part::Memcached => memcached::run(self, stop, progress),
+            Part::Tokio => tokio::run(self, stop, progress),
         }?;
         found.tables = report::tables(part, &found.rows);
         Ok(found)
@@ -69,10 +74,10 @@ impl Suite for PosixOptions {
 
     fn conditions(&self) -> Vec<String> {
         let mut said = vec![
-            "The same binaries (Debian's, or cc -O2 -pthread) on all systems: kernel (as they are), kernel-nice (threads \
-             of long requests at nice 19; server and mariadb), heddle/POLICY (heddle run --policy POLICY). Systems in turn within a \
-             round, another first each time; medians of rounds with least and greatest; gains, shares and \
-             differences are of two runs of one round."
+            "The same binaries (Debian's, or cc -O2 -pthread) on all systems: kernel (as they are), kernel-nice \
+             (threads of long requests at nice 19; server and mariadb), heddle/POLICY (heddle run --policy POLICY). \
+             Systems in turn within a round, another first each time; medians of rounds with least and greatest; \
+             gains, shares and differences are of two runs of one round."
                 .into(),
         ];
         said.extend(self.parts.iter().map(|&part| self.condition(part)));
@@ -125,6 +130,8 @@ impl PosixOptions {
                 testbed::cpus(self).map_or_else(|error| error.to_string(), |cpus| cpus.in_words())
             ),
             Part::Mariadb => format!("{}; {busy}.", mariadb::condition(self)),
+            Part::Memcached => format!("{}; {busy}.", memcached::condition(self)),
+            Part::Tokio => format!("tokio: as server, on tokio with 2 and with 8 workers; {busy}."),
         }
     }
 }

@@ -11,6 +11,27 @@ pub(super) struct Installed {
     pub(super) package: &'static str,
 }
 
+/// MariaDB's server.
+pub(super) const MARIADB: Installed = Installed { program: "mariadbd", package: "mariadb-server" };
+/// Memcached.
+pub(super) const MEMCACHED: Installed = Installed { program: "memcached", package: "memcached" };
+/// The server on tokio, an example of this package.
+const TOKIO: &str = "tokio_server";
+
+/// Returns the server on tokio: beside `program`, which is this one, where cargo puts examples.
+///
+/// # Errors
+/// It is not built; the message says how to.
+pub(super) fn tokio_server(program: &Path) -> Result<PathBuf, String> {
+    let found = program.parent().map(|folder| folder.join("examples").join(TOKIO));
+    let release = if cfg!(debug_assertions) { "" } else { " --release" };
+    let missing = || {
+        let build = format!("cargo build{release} -p heddle-bench --example {TOKIO}");
+        format!("{TOKIO} is not built in `examples` beside this program ({build})")
+    };
+    found.filter(|file| file.is_file()).ok_or_else(missing)
+}
+
 impl Installed {
     /// Returns its file: in a folder of PATH, or where Debian keeps programs that administrators run.
     ///

@@ -25,6 +25,7 @@ mod daemon;
 mod installed;
 mod launch;
 mod mariadb;
+mod memcached;
 mod micro;
 mod options;
 mod part;
@@ -36,6 +37,8 @@ mod schbench;
 mod server;
 mod system;
 mod testbed;
+mod tokio;
+mod turns;
 
 pub use options::PosixOptions;
 pub use part::Part;

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::part::Part;
 use super::programs::{Program, Programs};
 use super::system::System;
-use super::{launch, mariadb};
+use super::{installed, launch};
 use crate::suite::Part as _;
 use heddle_core::Ns;
 
@@ -104,7 +104,9 @@ impl PosixOptions {
     /// It cannot be had here; the message says what to install.
     pub(super) fn program_of(&self, part: Part) -> Result<PathBuf, String> {
         match part {
-            Part::Mariadb => mariadb::SERVER.find(),
+            Part::Mariadb => installed::MARIADB.find(),
+            Part::Memcached => installed::MEMCACHED.find(),
+            Part::Tokio => installed::tokio_server(&self.program),
             Part::Micro | Part::Schbench | Part::Compute | Part::Server => {
                 self.programs.path(Program::Micro).map_err(|error| error.to_string())
             }

@@ -13,5 +13,9 @@ crate::suite::parts! {
         Server = "server",
         /// Debian's MariaDB, point selects beside aggregates.
         Mariadb = "mariadb",
+        /// Debian's memcached, an event loop in each thread.
+        Memcached = "memcached",
+        /// A server on tokio, short and long requests.
+        Tokio = "tokio",
     }
 }

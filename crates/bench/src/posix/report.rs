@@ -1,7 +1,7 @@
 //! Tables, and the bench as an HTML report.
 
 use super::part::Part;
-use super::{compute, mariadb, micro, schbench, server};
+use super::{compute, mariadb, memcached, micro, schbench, server, tokio};
 use crate::suite::Outcome;
 use heddle_metrics::{BarChart, Report, Results, Row, Table};
 
@@ -20,7 +20,7 @@ pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
             schbench::KEPT,
         ],
         Part::Compute => &["jobs_per_s", compute::KEPT],
-        Part::Server => {
+        Part::Server | Part::Tokio => {
             &["p50", "p99", "p99.9", "achieved", "late_percent", server::GAIN, server::OVER_NICE]
         }
         Part::Mariadb => &[
@@ -33,6 +33,15 @@ pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
             mariadb::OVER_NICE,
             mariadb::RATE,
             mariadb::KEPT,
+        ],
+        Part::Memcached => &[
+            memcached::RATE,
+            memcached::COST,
+            memcached::KEPT,
+            "p50",
+            "p99",
+            "p99.9",
+            memcached::OF_KERNEL,
         ],
     };
     heddle_metrics::tables(&Results::here(rows.to_vec()).with_metrics(shown))
@@ -58,6 +67,8 @@ fn figures(results: &Results, mut report: Report) -> Report {
         (schbench::WAKEUP, "p99 of wake-ups"),
         ("requests_per_s", "schbench: requests per second"),
         ("jobs_per_s", "Jobs per second"),
+        (memcached::RATE, "memcached: GETs per second, closed loop"),
+        (memcached::OF_KERNEL, "memcached: p99 of GETs over the kernel's, open loop"),
     ];
     for (metric, title) in bars {
         let of = results.with_metrics(&[metric]);
@@ -77,6 +88,12 @@ const SERVER: &[Panel] = &[
     (server::LONG, "p50", "p50 of long requests: what they pay"),
 ];
 
+const TOKIO: &[Panel] = &[
+    (tokio::SHORT, "p99.9", "p99.9 of short requests"),
+    (tokio::SHORT, "p99", "p99 of short requests"),
+    (tokio::LONG, "p50", "p50 of long requests: what they pay"),
+];
+
 const MARIADB: &[Panel] = &[
     (mariadb::SELECT, "p99.9", "p99.9 of selects"),
     (mariadb::SELECT, "p99", "p99 of selects"),
@@ -89,6 +106,7 @@ fn at_loads(results: &Results) -> Vec<BarChart> {
     let all = [
         ("The server at half its capacity", SERVER),
         ("MariaDB: point selects beside aggregates", MARIADB),
+        ("A server on tokio with 8 workers at half its capacity", TOKIO),
     ];
     let chart = |(title, panels): (&str, &[Panel])| {
         let load = results.rows.iter().find(|row| row.case == panels[0].0)?.load?;

@@ -105,8 +105,12 @@ fn attempt(
 }
 
 fn disturbed(reading: Reading, measured: &Measured) -> Option<String> {
-    let said = || format!("others used {:.1} % of a CPU", measured.others * 100.0);
-    (reading.by_wall_clock && measured.others > MOST_OTHERS).then(said)
+    busy_others(measured.others).filter(|_| reading.by_wall_clock)
+}
+
+/// Why a run must not be quoted during which other processes used this share of a CPU.
+pub(super) fn busy_others(share: f64) -> Option<String> {
+    (share > MOST_OTHERS).then(|| format!("others used {:.1} % of a CPU", share * 100.0))
 }
 
 /// A figure as a run: valid, or with the reason why not.

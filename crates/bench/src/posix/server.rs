@@ -1,16 +1,18 @@
 //! A server with a thread for each connection under short requests and a few long ones.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use super::options::PosixOptions;
 use super::part::Part;
+use super::programs::Program;
 use super::rounds::{compared, find};
 use super::system::System;
-use super::testbed::{Sample, Testbed};
+use super::testbed::{Sample, Served, Testbed};
+use super::turns::{self, Sample as _, Turn, beside, figure};
 use crate::suite::{PartResult, Target};
 use heddle_load::Op;
-use heddle_metrics::{Better, Collector, Progress, Row, Run, human};
+use heddle_metrics::{Better, Collector, Progress, Row, Run};
 
 /// The case of short requests.
 pub(super) const SHORT: &str = "server-get";
@@ -23,10 +25,17 @@ pub(super) const OVER_NICE: &str = "p99.9_gain_over_nice";
 /// How many times lower the p99.9 of short requests must be than the kernel's.
 const LEAST_GAIN: f64 = 8.0;
 
-/// Systems of one round with what was measured, or why nothing was.
-type Turn = Vec<(System, Result<Sample, String>)>;
+/// The case of the short requests of a server.
+pub(super) fn short(server: &str) -> String {
+    format!("{server}-get")
+}
 
-/// Measures in interleaved rounds.
+/// The case of its long requests.
+fn long(server: &str) -> String {
+    format!("{server}-scan")
+}
+
+/// Measures the server with a thread for each connection.
 ///
 /// # Errors
 /// A server that does not compile, or does not start as kernel threads.
@@ -35,71 +44,70 @@ pub(super) fn run(
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> io::Result<PartResult> {
-    progress.step("server: its work, and how much it can do");
-    let testbed = Testbed::prepare(options, stop)?;
-    progress.line(&testbed.in_words());
-    let systems = options.compared(Part::Server);
-    let mut collect = Collector::new();
-    'all: for round in 0..options.rounds {
-        let mut turn = Turn::new();
-        for system in PosixOptions::turns(&systems, round) {
-            progress.step(&format!("server, round {}: {system}", round + 1));
-            match testbed.measure(system, round, stop) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => break 'all,
-                _ if stop.load(Ordering::Relaxed) => break 'all,
-                measured => turn.push((system.clone(), measured.map_err(|e| e.to_string()))),
-            }
-            turn.last()
-                .into_iter()
-                .for_each(|(system, sample)| progress.line(&line(system, sample)));
-        }
-        add(&mut collect, testbed.rate(), &turn);
-    }
-    let mut rows: Vec<Row> = collect.into_rows().into_iter().map(directed).collect();
-    let target = target(&options.systems, &rows);
-    let saturation = [Run::ok(testbed.saturation)];
-    rows.push(Row::from_runs("calibration", SHORT, "saturation", "1/s", &saturation));
-    Ok(PartResult { targets: target.into_iter().collect(), rows, ..PartResult::default() })
+    let program = options.programs.path(Program::Server)?;
+    let (part, name) = (Part::Server, "server".to_owned());
+    let served = Served { part, name, program, args: Vec::new() };
+    let rows = measure(options, served, stop, progress)?;
+    let targets = target(&options.systems, &rows).into_iter().collect();
+    Ok(PartResult { targets, rows, ..PartResult::default() })
 }
 
-fn add(collect: &mut Collector, rate: f64, turn: &Turn) {
+/// Measures a server in interleaved rounds.
+///
+/// # Errors
+/// It does not start as kernel threads.
+pub(super) fn measure(
+    options: &PosixOptions,
+    served: Served,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> io::Result<Vec<Row>> {
+    let (part, name) = (served.part, served.name.clone());
+    progress.step(&format!("{name}: its work, and how much it can do"));
+    let testbed = Testbed::prepare(options, served, stop)?;
+    progress.line(&testbed.in_words());
+    let mut collect = Collector::new();
+    let once = |system: &System, round| testbed.measure(system, round, stop);
+    turns::run(options, (part, &name), progress, once, |turn| {
+        add(&mut collect, &name, testbed.rate(), turn);
+    });
+    let mut rows: Vec<Row> = collect.into_rows().into_iter().map(directed).collect();
+    let saturation = [Run::ok(testbed.saturation)];
+    rows.push(Row::from_runs("calibration", &short(&name), "saturation", "1/s", &saturation));
+    Ok(rows)
+}
+
+fn add(collect: &mut Collector, server: &str, rate: f64, turn: &Turn<Sample>) {
+    let (short, long) = (short(server), long(server));
     let mut at = collect.at_load(rate);
     for (system, sample) in turn {
         let name = system.to_string();
         match sample {
-            Ok(sample) => {
-                let why = sample.invalid();
-                for (case, op) in [(SHORT, Op::Get), (LONG, Op::Scan)] {
-                    let latency = &sample.run.tally.op(op).latency;
+            Ok(measured) => {
+                let why = measured.invalid();
+                for (case, op) in [(&short, Op::Get), (&long, Op::Scan)] {
+                    let latency = &measured.run.tally.op(op).latency;
                     at.latency(&name, case, latency, why.as_deref());
                 }
-                let value =
-                    |value| why.clone().map_or(Run::ok(value), |why| Run::invalid(value, why));
-                at.add(&name, SHORT, "achieved", "1/s", value(sample.run.throughput_of_all()));
-                let late = sample.run.tally.counts().late_share() * 100.0;
-                at.add(&name, SHORT, "late_percent", "%", value(late));
+                let achieved = figure(sample, |sample| sample.run.throughput_of_all());
+                at.add(&name, &short, "achieved", "1/s", achieved);
+                let late = |sample: &Sample| sample.run.tally.counts().late_share() * 100.0;
+                at.add(&name, &short, "late_percent", "%", figure(sample, late));
             }
-            Err(why) => at.add(&name, SHORT, "p99.9", "ns", Run::invalid(f64::NAN, why.clone())),
+            Err(_) => at.add(&name, &short, "p99.9", "ns", figure(sample, tail)),
         }
         for (metric, peer) in [(GAIN, System::Kernel), (OVER_NICE, System::KernelNice)] {
-            let compares = *system != System::Kernel && *system != peer;
-            let peer = turn.iter().find(|(other, _)| *other == peer).filter(|_| compares);
-            let Some((_, peer)) = peer else { continue };
-            let gain = compared(|ours, peer| peer / ours.max(1.0), tail(sample), tail(peer));
-            at.add(&name, SHORT, metric, "x", gain);
+            let Some(peer) = beside(turn, system, &peer) else { continue };
+            let (ours, peer) = (figure(sample, tail), figure(peer, tail));
+            let gain = compared(|ours, peer| peer / ours.max(1.0), ours, peer);
+            at.add(&name, &short, metric, "x", gain);
         }
     }
 }
 
 /// The p99.9 of short requests.
-fn tail(sample: &Result<Sample, String>) -> Run {
-    match sample {
-        Ok(sample) => {
-            let value = sample.run.tally.op(Op::Get).latency.percentile(99.9).0 as f64;
-            Run { value, invalid: sample.invalid() }
-        }
-        Err(why) => Run::invalid(f64::NAN, why.clone()),
-    }
+fn tail(sample: &Sample) -> f64 {
+    sample.run.tally.op(Op::Get).latency.percentile(99.9).0 as f64
 }
 
 fn directed(row: Row) -> Row {
@@ -110,23 +118,4 @@ pub(super) fn target(systems: &[System], rows: &[Row]) -> Option<Target> {
     let chief = System::chief(systems)?;
     let what = format!("server: the kernel's p99.9 of short requests over {chief}'s");
     Some(Target::at_least(&what, find(rows, chief, SHORT, GAIN)?, LEAST_GAIN))
-}
-
-/// A line of the live table.
-fn line(system: &System, sample: &Result<Sample, String>) -> String {
-    let sample = match sample {
-        Ok(sample) => sample,
-        Err(why) => return format!("  {system}: {why}"),
-    };
-    let time =
-        |op, percent| human(sample.run.tally.op(op).latency.percentile(percent).0 as f64, "ns");
-    let mark = sample.invalid().map_or(String::new(), |why| format!("  ! {why}"));
-    format!(
-        "  {:<34} short p50 {:>8}  p99 {:>8}  p99.9 {:>8}  long p50 {:>8}{mark}",
-        system.to_string(),
-        time(Op::Get, 50.0),
-        time(Op::Get, 99.0),
-        time(Op::Get, 99.9),
-        time(Op::Scan, 50.0),
-    )
 }

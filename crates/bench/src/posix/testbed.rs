@@ -2,14 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::client::{ByClass, CONNECTIONS};
+use super::launch;
 use super::options::PosixOptions;
+use super::part::Part;
 use super::process;
-use super::programs::Program;
-use super::rounds::MOST_OTHERS;
+use super::rounds::busy_others;
 use super::system::System;
 use crate::kv::{Bystanders, Cpus, ServerProcess, StartError};
 use heddle_core::Ns;
@@ -17,6 +20,7 @@ use heddle_load::{
     Arrivals, Closed, LoadOptions, LoadRun, Mix, Op, Pace, Plan, RealClock, Shape, Wire,
     closed_loop, drive,
 };
+use heddle_metrics::human;
 
 /// Computation of a short request; parsing it and answering comes on top.
 const GET: Ns = Ns::from_us(10);
@@ -32,9 +36,21 @@ const KEYS: usize = 1000;
 /// The shares of the requests.
 pub(super) const MIX: &str = "get=95,scan=5";
 
+/// A server with the command line of `programs/server.c`.
+#[derive(Clone, Debug)]
+pub(super) struct Served {
+    pub(super) part: Part,
+    /// Its name in results.
+    pub(super) name: String,
+    pub(super) program: PathBuf,
+    /// Arguments after the steps of computation.
+    pub(super) args: Vec<String>,
+}
+
 /// State shared by all systems.
 pub(super) struct Testbed<'a> {
     options: &'a PosixOptions,
+    served: Served,
     cpus: Cpus,
     /// Steps of computation in a short and in a long request.
     loops: [u64; 2],
@@ -51,12 +67,21 @@ pub(super) struct Sample {
     others: f64,
 }
 
-impl Sample {
-    /// Why the run must not be quoted; `None` if it is valid.
-    pub(super) fn invalid(&self) -> Option<String> {
-        let disturbed = self.others > MOST_OTHERS;
-        let said = || format!("others used {:.1} % of a CPU", self.others * 100.0);
-        self.run.invalid().or_else(|| disturbed.then(said))
+impl super::turns::Sample for Sample {
+    fn invalid(&self) -> Option<String> {
+        self.run.invalid().or_else(|| busy_others(self.others))
+    }
+
+    fn summary(&self) -> String {
+        let time =
+            |op, percent| human(self.run.tally.op(op).latency.percentile(percent).0 as f64, "ns");
+        format!(
+            "short p50 {:>8}  p99 {:>8}  p99.9 {:>8}  long p50 {:>8}",
+            time(Op::Get, 50.0),
+            time(Op::Get, 99.0),
+            time(Op::Get, 99.9),
+            time(Op::Scan, 50.0),
+        )
     }
 }
 
@@ -69,16 +94,20 @@ impl Drop for Testbed<'_> {
 }
 
 impl<'a> Testbed<'a> {
-    /// Compiles the server, and calibrates its work and its capacity as kernel threads.
+    /// Calibrates the server's work and its capacity as kernel threads.
     ///
     /// # Errors
-    /// The server does not compile, start or answer; interruption.
-    pub(super) fn prepare(options: &'a PosixOptions, stop: &AtomicBool) -> io::Result<Testbed<'a>> {
+    /// The server does not start or answer; interruption.
+    pub(super) fn prepare(
+        options: &'a PosixOptions,
+        served: Served,
+        stop: &AtomicBool,
+    ) -> io::Result<Testbed<'a>> {
         let cpus = cpus(options)?;
         let allowed = heddle_sys::thread::affinity()?;
-        let ns_per_loop = ns_per_loop(options, &cpus, stop)?;
+        let ns_per_loop = ns_per_loop(&served.program, &cpus, stop)?;
         let loops = [GET, options.scan].map(|time| (time.0 as f64 / ns_per_loop).max(1.0) as u64);
-        let mut testbed = Testbed { options, cpus, loops, saturation: 1.0, allowed };
+        let mut testbed = Testbed { options, served, cpus, loops, saturation: 1.0, allowed };
         let (_server, address) = testbed.start(&System::Kernel, stop)?;
         testbed.saturation = testbed.saturation(&testbed.load(address, 0), stop)?;
         Ok(testbed)
@@ -122,12 +151,14 @@ impl<'a> Testbed<'a> {
     /// A process inherits its parent's affinity.
     fn start(&self, system: &System, stop: &AtomicBool) -> io::Result<(ServerProcess, SocketAddr)> {
         let mut args = self.loops.map(|loops| loops.to_string()).to_vec();
+        args.extend_from_slice(&self.served.args);
         if *system == System::KernelNice {
             args.push("--nice".into());
         }
-        let command = self.options.command(system, Program::Server, &args)?;
+        let command = launch::command(&self.options.program, system, &self.served.program, &args);
         heddle_sys::thread::pin(&self.cpus.server)?;
-        let started = ServerProcess::start(&format!("server ({system})"), command, stop, ready);
+        let started =
+            ServerProcess::start(&format!("{} ({system})", self.served.name), command, stop, ready);
         heddle_sys::thread::pin(&[self.cpus.load])?;
         started.map_err(|error| match error {
             StartError::Interrupted => io::ErrorKind::Interrupted.into(),
@@ -149,7 +180,7 @@ impl<'a> Testbed<'a> {
         }
     }
 
-    /// Measures a fresh server. Repeats invalid runs as often as the options allow.
+    /// Measures a fresh server.
     ///
     /// # Errors
     /// It does not start, or stops answering; interruption.
@@ -159,17 +190,6 @@ impl<'a> Testbed<'a> {
         round: u32,
         stop: &AtomicBool,
     ) -> io::Result<Sample> {
-        let mut sample = self.once(system, round, stop)?;
-        for _ in 1..self.options.tries {
-            if sample.invalid().is_none() {
-                break;
-            }
-            sample = self.once(system, round, stop)?;
-        }
-        Ok(sample)
-    }
-
-    fn once(&self, system: &System, round: u32, stop: &AtomicBool) -> io::Result<Sample> {
         let (server, address) = self.start(system, stop)?;
         let load = self.load(address, round);
         let bystanders = Bystanders::watch(&[server.pid(), std::process::id()]);
@@ -186,7 +206,7 @@ impl<'a> Testbed<'a> {
     /// A progress line.
     pub(super) fn in_words(&self) -> String {
         let [get, scan] = self.loops;
-        let most = heddle_metrics::human(self.saturation, "1/s");
+        let most = human(self.saturation, "1/s");
         format!(
             "  a GET computes {get} steps, a SCAN {scan}; the kernel's server saturates at {most}"
         )
@@ -206,8 +226,9 @@ pub(super) fn mix() -> Mix {
     MIX.parse().expect("a mix")
 }
 
-fn ns_per_loop(options: &PosixOptions, cpus: &Cpus, stop: &AtomicBool) -> io::Result<f64> {
-    let command = options.command(&System::Kernel, Program::Server, &["--calibrate".into()])?;
+fn ns_per_loop(program: &Path, cpus: &Cpus, stop: &AtomicBool) -> io::Result<f64> {
+    let mut command = Command::new(program);
+    command.arg("--calibrate");
     let measured = process::measure(command, &cpus.server, None, stop)?;
     match measured.values.get("ns_per_loop") {
         Some(&ns) if ns > 0.0 => Ok(ns),

@@ -182,6 +182,37 @@ fn mariadbs_selects_and_aggregates_are_held_against_the_kernel() {
     );
 }
 
+#[test]
+fn memcached_is_held_against_the_kernel_by_its_threads() {
+    let rows = [
+        row(&heddle(), "memcached-t2", "gets_kept", "x", 0.94),
+        row(&heddle(), "memcached-t2", "p99_of_kernel", "x", 1.05),
+        row(&heddle(), "memcached-t8", "gets_kept", "x", 0.96),
+        row(&heddle(), "memcached-t8", "p99_of_kernel", "x", 1.05),
+    ];
+    let targets = memcached::targets(&all(), &rows);
+    assert_eq!(targets.len(), 4, "{targets:?}");
+    assert!(!verdict(&targets, "t2: heddle/two-queue:quantum=100us's GETs"));
+    assert!(verdict(&targets, "t2: heddle/two-queue:quantum=100us's p99"));
+    assert!(verdict(&targets, "t8: heddle/two-queue:quantum=100us's GETs"));
+    assert!(!verdict(&targets, "t8: heddle/two-queue:quantum=100us's p99"));
+}
+
+#[test]
+fn tokio_is_held_against_the_kernel_where_it_has_more_workers_than_cpus() {
+    let gain = |case: &str, value| row(&heddle(), case, "p99.9_gain", "x", value);
+    let rows = [gain("tokio-w2-get", 1.0), gain("tokio-w8-get", 4.5)];
+    let targets = tokio::targets(&all(), &rows);
+    assert_eq!(targets.len(), 1, "{targets:?}");
+    assert!(verdict(&targets, "tokio-w8"));
+}
+
+#[test]
+fn a_server_that_is_not_built_says_how_to_build_it() {
+    let why = options(&all()).obstacle(Part::Tokio).unwrap();
+    assert!(why.contains("tokio_server is not built") && why.contains("--example"), "{why}");
+}
+
 /// Only parts with servers of the distribution have the longer quantum, and only servers have a class to be nice.
 #[test]
 fn parts_compare_the_systems_that_differ_in_them() {

@@ -77,7 +77,7 @@ pub(super) fn log_in(out: &mut Vec<u8>, user: &str, database: &str) {
 /// The answer to one query, packet by packet: an OK or an error; or columns, a mark, rows, a mark.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
-    begun: bool,
+    started: bool,
     marks: u8,
     value: Option<String>,
 }
@@ -91,8 +91,8 @@ impl Reply {
         let outcome = match payload.first() {
             None => return Err(invalid("an empty packet")),
             Some(0xff) => Err(message(payload)),
-            Some(0) if !self.begun => Ok(None),
-            Some(0xfb) if !self.begun => return Err(invalid("a request for a file")),
+            Some(0) if !self.started => Ok(None),
+            Some(0xfb) if !self.started => return Err(invalid("a request for a file")),
             Some(0xfe) if payload.len() < 9 => {
                 self.marks += 1;
                 if self.marks < 2 {
@@ -104,7 +104,7 @@ impl Reply {
                 if self.marks == 1 && self.value.is_none() {
                     self.value = text(payload);
                 }
-                self.begun = true;
+                self.started = true;
                 return Ok(None);
             }
         };

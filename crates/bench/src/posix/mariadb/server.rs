@@ -8,16 +8,13 @@ use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
 use super::super::daemon::Daemon;
-use super::super::installed::Installed;
+use super::super::installed::{Installed, MARIADB};
 use super::super::launch;
 use super::super::system::System;
 use super::connection::Connection;
 
-const PACKAGE: &str = "mariadb-server";
-/// The server.
-pub(in super::super) const SERVER: Installed = Installed { program: "mariadbd", package: PACKAGE };
 /// What creates a data directory.
-const INSTALL: Installed = Installed { program: "mariadb-install-db", package: PACKAGE };
+const INSTALL: Installed = Installed { program: "mariadb-install-db", ..MARIADB };
 /// Memory, so that no disk disturbs.
 const MEMORY: &str = "/dev/shm";
 
@@ -34,7 +31,7 @@ impl Store {
     /// # Errors
     /// MariaDB is not installed, or cannot create it.
     pub(super) fn create() -> io::Result<Store> {
-        let server = SERVER.find().map_err(io::Error::other)?;
+        let server = MARIADB.find().map_err(io::Error::other)?;
         let folder = folder()?;
         let mut install = Command::new(INSTALL.find().map_err(io::Error::other)?);
         install.args(["--no-defaults", "--auth-root-authentication-method=normal"]);

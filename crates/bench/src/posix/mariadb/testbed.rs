@@ -5,18 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use heddle_core::Ns;
-use heddle_load::{
-    Arrivals, Closed, Invalid, LoadRun, Mix, Op, Pace, Plan, RealClock, closed_loop, drive,
-};
+use heddle_load::{Arrivals, Closed, LoadRun, Mix, Op, Pace, Plan, RealClock, closed_loop, drive};
 
 use super::super::daemon::Daemon;
 use super::super::options::PosixOptions;
-use super::super::rounds::MOST_OTHERS;
 use super::super::system::System;
+use super::super::turns;
 use super::clients::Clients;
 use super::data;
 use super::server::Store;
 use crate::kv::{Bystanders, Cpus};
+use heddle_metrics::human;
 
 /// Connections for selects, and connections that aggregate, for each CPU of the server.
 pub(super) const CONNECTIONS: (usize, usize) = (30, 2);
@@ -48,25 +47,26 @@ pub(super) struct Testbed<'a> {
 pub(super) struct Sample {
     pub(super) run: LoadRun,
     /// Aggregates per second; `None` if too few ended.
-    aggregates: Option<f64>,
+    pub(super) aggregates: Option<f64>,
     /// CPU time of all processes beside server and load, as a share of one CPU.
     others: f64,
 }
 
-impl Sample {
-    /// Why the run must not be quoted; `None` if it is valid. A select that waits for a connection is valid: an
-    /// application has a pool of them, and the latency counts from the intended send time.
-    pub(super) fn invalid(&self) -> Option<String> {
-        let problems = self.run.tally.problems();
-        let counts = |problem: &&Invalid| !matches!(problem, Invalid::Crowded(_));
-        let problem = problems.iter().find(counts).map(ToString::to_string);
-        let said = || format!("others used {:.1} % of a CPU", self.others * 100.0);
-        problem.or_else(|| (self.others > MOST_OTHERS).then(said))
+impl turns::Sample for Sample {
+    fn invalid(&self) -> Option<String> {
+        turns::problem(&self.run, self.others)
     }
 
-    /// Aggregates per second.
-    pub(super) fn aggregates(&self) -> Result<f64, &'static str> {
-        self.aggregates.ok_or("fewer than two aggregates ended")
+    fn summary(&self) -> String {
+        let latency = &self.run.tally.op(Op::Get).latency;
+        let time = |percent| human(latency.percentile(percent).0 as f64, "ns");
+        let rate = self.aggregates.map_or("none".into(), |rate| format!("{rate:.1}/s"));
+        format!(
+            "select p50 {:>8}  p99 {:>8}  p99.9 {:>8}  aggregates {rate:>7}",
+            time(50.0),
+            time(99.0),
+            time(99.9),
+        )
     }
 }
 
@@ -146,7 +146,7 @@ impl<'a> Testbed<'a> {
         self.capacity / 2.0 * self.options.load
     }
 
-    /// Measures a fresh server. Repeats invalid runs as often as the options allow.
+    /// Measures a fresh server.
     ///
     /// # Errors
     /// It does not start, or stops answering; interruption.
@@ -156,17 +156,6 @@ impl<'a> Testbed<'a> {
         round: u32,
         stop: &AtomicBool,
     ) -> io::Result<Sample> {
-        let mut sample = self.once(system, round, stop)?;
-        for _ in 1..self.options.tries {
-            if sample.invalid().is_none() {
-                break;
-            }
-            sample = self.once(system, round, stop)?;
-        }
-        Ok(sample)
-    }
-
-    fn once(&self, system: &System, round: u32, stop: &AtomicBool) -> io::Result<Sample> {
         let server = self.start(system, stop)?;
         let sample = self.sample(&server, system, round, stop);
         match stop.load(Ordering::Relaxed) {
@@ -218,7 +207,7 @@ impl<'a> Testbed<'a> {
 
     /// A progress line.
     pub(super) fn in_words(&self) -> String {
-        let most = heddle_metrics::human(self.capacity, "1/s");
+        let most = human(self.capacity, "1/s");
         format!(
             "  an aggregate reads {} rows; the kernel's server answers {most} selects",
             self.rows
