@@ -23,6 +23,7 @@ mod cancel;
 mod classes;
 mod clock;
 mod cond;
+mod cpu_clock;
 mod errno;
 mod futex;
 mod image;

@@ -63,6 +63,7 @@ mod cancel_join;
 mod code;
 mod config;
 mod core_state;
+mod cpu_time;
 mod deadline;
 mod domain;
 mod draws;

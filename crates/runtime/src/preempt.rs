@@ -258,6 +258,7 @@ extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut 
         if PreemptCount::depth() != 0 {
             return PreemptCount::set_pending();
         }
+        worker.stats.meter.on_interrupt(&task.cpu_time);
         let errno = *libc::__errno_location();
         let sp = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
         if code::is_held_in(at, sp) {

@@ -1,5 +1,6 @@
 //! Counters of a runtime.
 
+use crate::cpu_time::Meter;
 use heddle_core::Ns;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +30,7 @@ pub(crate) struct WorkerStats {
     pub(crate) sleeps: Counter,
     pub(crate) interrupts: Counter,
     pub(crate) skipped: Counter,
+    pub(crate) meter: Meter,
 }
 
 /// Counted by the ticker.

@@ -82,6 +82,8 @@ unsafe extern "C" fn dispatch(
             | libc::SYS_tkill
             | libc::SYS_tgkill
             | libc::SYS_sched_yield
+            | libc::SYS_clock_gettime
+            | libc::SYS_getrusage
             | libc::SYS_nanosleep
             | libc::SYS_clock_nanosleep
             | libc::SYS_sched_setaffinity
@@ -111,6 +113,9 @@ unsafe fn function(number: c_long, args: [usize; 6]) -> c_long {
             // The address is the kernel thread's, which outlives the task.
             libc::SYS_set_tid_address if caller == Caller::Task => c_long::from(own_tid()),
             libc::SYS_sched_yield if caller == Caller::Task => c_long::from(libc::sched_yield()),
+            // Those that are no task's go to the kernel from there.
+            libc::SYS_clock_gettime => c_long::from(libc::clock_gettime(a as c_int, b as _)),
+            libc::SYS_getrusage => c_long::from(libc::getrusage(a as c_int, b as _)),
             libc::SYS_nanosleep if caller == Caller::Task => {
                 not_cancelled(|| c_long::from(libc::nanosleep(a as _, b as _)))
             }

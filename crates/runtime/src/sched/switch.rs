@@ -1,6 +1,7 @@
 //! Switching from one context to the next.
 
 use super::Shared;
+use crate::cpu_time;
 use crate::domain::Domain;
 use crate::switch::finish_switch;
 use crate::task::{Next, Task, TaskRef};
@@ -33,6 +34,9 @@ impl<P: Policy> Shared<P> {
     /// Records what the worker runs from now on.
     #[inline(always)]
     pub(super) fn dispatch(&self, worker: &Worker, task: Option<TaskRef>) {
+        if cpu_time::is_kept() {
+            worker.stats.meter.turn_to(task.map(|task| &task.get().cpu_time));
+        }
         let address = task.map_or(std::ptr::null_mut(), |t| t.addr() as *mut Task);
         worker.current.store(address, Ordering::Relaxed);
         worker.generation.store(worker.generation.load(Ordering::Relaxed) + 1, Ordering::Relaxed);

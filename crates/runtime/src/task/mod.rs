@@ -5,6 +5,7 @@ mod scheduler;
 
 pub(crate) use scheduler::{Next, Scheduler};
 
+use crate::cpu_time::CpuTime;
 use heddle_core::TaskId;
 use heddle_sync::{EndWord, InboxNode, WakeWord};
 use std::arch::{asm, global_asm};
@@ -84,6 +85,7 @@ pub(crate) struct Task {
     /// A thread library's, for as long as the block exists.
     pub(crate) extension: AtomicPtr<()>,
     name: UnsafeCell<Option<Box<str>>>,
+    pub(crate) cpu_time: CpuTime,
     pub(crate) stack: Stack,
     /// The block that was made before this one ([`debug`]).
     next_of_all: AtomicPtr<Task>,
@@ -173,6 +175,7 @@ impl Task {
             keeps_thread: AtomicBool::new(false),
             extension: AtomicPtr::new(ptr::null_mut()),
             name: UnsafeCell::default(),
+            cpu_time: CpuTime::default(),
             stack,
             next_of_all: AtomicPtr::new(ptr::null_mut()),
             #[cfg(feature = "trace")]
@@ -254,6 +257,7 @@ impl Task {
     #[inline]
     pub(crate) fn reset(&self) {
         self.keeps_thread.store(false, Ordering::Relaxed);
+        self.cpu_time.reset();
         self.wake.reset();
         self.end.reset();
     }

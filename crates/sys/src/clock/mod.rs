@@ -23,15 +23,24 @@ fn read(clock: libc::clockid_t) -> Ns {
     Ns(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
 }
 
+/// Reads a kernel thread's clock, by the system call: `clock_gettime` may be a thread library's (`heddle-posix`), whose
+/// threads are tasks.
+fn read_thread(clock: libc::clockid_t) -> Ns {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: as in `read`.
+    unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut ts) };
+    Ns(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
+}
+
 /// Returns the CPU time of the calling kernel thread.
 pub fn thread_cpu_time() -> Ns {
-    read(libc::CLOCK_THREAD_CPUTIME_ID)
+    read_thread(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// Returns the CPU time of the kernel thread `tid` of this process; zero once it is gone. A system call, about 0.3 us.
 pub fn cpu_time_of(tid: u32) -> Ns {
     // A thread's clock id: its thread id inverted, "per thread" (4) and "scheduled time" (2).
-    read((!(tid as libc::clockid_t) << 3) | 6)
+    read_thread((!(tid as libc::clockid_t) << 3) | 6)
 }
 
 /// Returns the CPU time of the process, all threads together.
