@@ -98,10 +98,19 @@ fn count(at: usize, number: i64) {
     ELSEWHERE.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Called in a task that keeps its thread when it has been woken, on one of the runtime's CPUs: it leaves that, unless
-/// it has waited here so often that it is an ordinary task again.
+/// Called in `task`, the caller, after a wait that was served here. If it keeps its thread, it now runs on one of the
+/// runtime's CPUs: it leaves that, unless it has waited so often that it is an ordinary task again.
+#[inline]
+pub(crate) fn after_wait(task: RawTask) {
+    if task.keeps_thread()
+        && let Some(thread) = Thread::of(task)
+    {
+        resume_on_kept_thread(thread);
+    }
+}
+
 #[cold]
-pub(crate) fn resume_on_kept_thread(thread: &Thread) {
+fn resume_on_kept_thread(thread: &Thread) {
     if thread.losses.is_reformed() {
         thread.task.keep_thread(false);
     } else {

@@ -4,26 +4,30 @@ use crate::cancel;
 use crate::clock;
 use crate::errno;
 use crate::real::real;
+use crate::report;
 use crate::sys::syscall;
 use crate::thread::Thread;
 use crate::wait::Attend;
 use heddle_core::Ns;
-use heddle_rt::raw::{self, Caller};
+use heddle_rt::raw::{self, Caller, RawTask};
 use libc::{clockid_t, timespec};
 use std::ffi::{c_int, c_uint};
 
 /// Sleeps until `deadline`, in a task, unless something is asked of it first. Returns false in that case.
 fn until(deadline: Ns) -> bool {
-    let asked = || Thread::current().is_some_and(|thread| thread.must_attend(Attend::Cancel));
-    loop {
+    let task = RawTask::current().expect("the caller is a task");
+    let thread = Thread::of(task);
+    let slept = loop {
         if heddle_sys::clock::now() >= deadline {
-            return true;
+            break true;
         }
-        if asked() {
-            return false;
+        if thread.is_some_and(|thread| thread.must_attend(Attend::Cancel)) {
+            break false;
         }
         raw::park(Some(deadline));
-    }
+    };
+    report::after_wait(task);
+    slept
 }
 
 /// `clock_nanosleep` in a task. Returns the error number.

@@ -168,9 +168,7 @@ fn wait_as_task(
         }
         raw::park(limit.deadline);
     };
-    if task.keeps_thread() {
-        thread.inspect(|thread| report::resume_on_kept_thread(thread));
-    }
+    report::after_wait(task);
     (outcome, node.key())
 }
 

@@ -3,6 +3,7 @@
 use super::ready::{self, Ended, Node, Waiter};
 use super::{EAGAIN, EBADF, EINTR, after, kind};
 use crate::cancel::{self, Attended};
+use crate::report;
 use crate::sys::syscall;
 use crate::wait::Attend;
 use heddle_core::Ns;
@@ -55,7 +56,7 @@ pub(super) enum Waited {
 }
 
 impl Way {
-    fn events(self) -> u32 {
+    pub(super) fn events(self) -> u32 {
         match self {
             Way::In => ready::IN,
             Way::Out => ready::OUT,
@@ -106,10 +107,22 @@ pub(super) fn when_ready(
     patience: Patience,
     call: &mut dyn FnMut() -> isize,
 ) -> Waited {
+    let waiter = Waiter::new();
+    let waited = await_ready(&waiter, (fd, events), patience, call);
+    report::after_wait(waiter.task());
+    waited
+}
+
+fn await_ready(
+    waiter: &Waiter,
+    (fd, events): (c_int, u32),
+    patience: Patience,
+    call: &mut dyn FnMut() -> isize,
+) -> Waited {
     let mut misses = 0;
     loop {
-        let waiter = Waiter::new();
-        let node = Node::new(fd, events, &waiter);
+        waiter.begin();
+        let node = Node::new(fd, events, waiter);
         // SAFETY: the node stays here until it has left, below; nothing unwinds before.
         if misses == MISSES || !unsafe { node.join() } {
             return Waited::Refused;
@@ -139,14 +152,26 @@ pub(super) fn when_any(
     patience: Patience,
     call: &mut dyn FnMut() -> isize,
 ) -> Waited {
+    let waiter = Waiter::new();
+    let waited = await_any(&waiter, wanted, patience, call);
+    report::after_wait(waiter.task());
+    waited
+}
+
+fn await_any(
+    waiter: &Waiter,
+    wanted: &[(c_int, u32)],
+    patience: Patience,
+    call: &mut dyn FnMut() -> isize,
+) -> Waited {
     let mut misses = 0;
     loop {
-        let waiter = Waiter::new();
+        waiter.begin();
         let mut nodes = [const { MaybeUninit::<Node>::uninit() }; MOST];
         let mut joined = 0;
         for (node, &(fd, events)) in nodes.iter_mut().zip(wanted) {
             // SAFETY: the node stays here until it has left, below; nothing unwinds before.
-            if misses == MISSES || !unsafe { node.write(Node::new(fd, events, &waiter)).join() } {
+            if misses == MISSES || !unsafe { node.write(Node::new(fd, events, waiter)).join() } {
                 break;
             }
             joined += 1;

@@ -101,6 +101,15 @@ impl Waiter {
         Waiter { task, woken: AtomicBool::new(false) }
     }
 
+    pub(super) fn task(&self) -> RawTask {
+        self.task
+    }
+
+    /// Prepares for a wait: none of its nodes is in a queue.
+    pub(super) fn begin(&self) {
+        self.woken.store(false, Ordering::Relaxed);
+    }
+
     /// Parks until one of the waiter's nodes is taken out, until `deadline`, or until the thread is asked for
     /// something.
     pub(super) fn park(&self, deadline: Option<Ns>) -> Ended {
