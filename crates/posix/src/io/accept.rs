@@ -2,7 +2,7 @@
 
 use super::block::{self, Way};
 use super::kind::{self, Kind};
-use super::{EAGAIN, points, ready, socket};
+use super::{EAGAIN, points, ready};
 use crate::sys::syscall;
 use libc::{sockaddr, socklen_t};
 use std::ffi::c_int;
@@ -21,13 +21,15 @@ fn accept_one(fd: c_int, from: *mut sockaddr, size: *mut socklen_t, flags: c_int
         false => call(),
     });
     if new >= 0 {
-        kind::set(new as c_int, Kind::SOCKET);
+        // It has the options of the listening socket.
+        let has_low_water = kind::of(fd).has_low_water();
+        kind::set(new as c_int, if has_low_water { Kind::UNKNOWN } else { Kind::SOCKET });
     }
     new
 }
 
 fn is_listening(fd: c_int) -> bool {
-    socket::option(fd, libc::SO_ACCEPTCONN) == Some(1)
+    kind::option(fd, libc::SO_ACCEPTCONN) == Some(1)
 }
 
 /// Connects in the kernel: a connection takes a round trip at least, unless the peer is here.

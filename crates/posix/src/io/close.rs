@@ -3,13 +3,23 @@
 use super::{kind, ready};
 use crate::real::real;
 use heddle_rt::raw::Caller;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_ulong};
 
 /// Called in any thread before `fd` is closed.
 #[inline]
-fn closes(fd: c_int) {
+pub(super) fn closes(fd: c_int) {
     kind::forget(fd);
     ready::closes(fd);
+}
+
+/// Called in any thread after the number `fd`, or -1, has been given to another descriptor. In the kernel, a call that
+/// waits there would go on with the old one, which only the kernel can still name. Here it goes on with the new one, as
+/// if it had been made just now.
+fn replaced(fd: c_int) {
+    if fd >= 0 {
+        kind::forget(fd);
+        ready::replaced(fd);
+    }
 }
 
 /// POSIX's `close`.
@@ -44,7 +54,7 @@ pub unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: the caller's contract.
     let result = unsafe { real!(dup2(old: c_int, new: c_int) -> c_int) };
-    kind::forget(new);
+    replaced(result);
     result
 }
 
@@ -66,6 +76,20 @@ pub unsafe extern "C" fn __dup2(old: c_int, new: c_int) -> c_int {
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's contract.
     let result = unsafe { real!(dup3(old: c_int, new: c_int, flags: c_int) -> c_int) };
-    kind::forget(new);
+    replaced(result);
+    result
+}
+
+/// BSD's `ioctl`, which may make a descriptor block, or no longer.
+///
+/// # Safety
+/// The request's contract. The third argument, if there is one, is an integer or a pointer: both are passed alike.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    // SAFETY: the caller's contract. The function takes its arguments as this type does.
+    let result = unsafe { real!(ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int) };
+    if request == libc::FIONBIO {
+        kind::forget(fd);
+    }
     result
 }

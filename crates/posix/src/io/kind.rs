@@ -6,6 +6,7 @@
 
 use super::{EAGAIN, ready};
 use crate::sys::syscall;
+use libc::socklen_t;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -19,7 +20,7 @@ static KINDS: [AtomicU8; FDS] = [const { AtomicU8::new(0) }; FDS];
 pub(super) struct Kind(u8);
 
 impl Kind {
-    const UNKNOWN: Kind = Kind(0);
+    pub(super) const UNKNOWN: Kind = Kind(0);
     pub(super) const SOCKET: Kind = Kind(1);
     pub(super) const PIPE: Kind = Kind(2);
     /// A regular file or a block device.
@@ -29,6 +30,8 @@ impl Kind {
     /// A counter, a timer and others, which never wait for room to write in practice.
     pub(super) const OTHER: Kind = Kind(5);
     const KINDS: u8 = 7;
+    /// A socket that has nothing to receive below an amount of more than a byte (SO_RCVLOWAT).
+    const LOW_WATER: u8 = 0x20;
     /// The program's calls return EAGAIN by themselves.
     const NONBLOCK: u8 = 0x40;
     /// A file whose file system does not know RWF_NOWAIT.
@@ -43,6 +46,12 @@ impl Kind {
     #[inline]
     pub(super) fn is_nonblocking(self) -> bool {
         self.0 & Kind::NONBLOCK != 0
+    }
+
+    /// Returns whether a receive waits for more than a byte, which only the kernel can.
+    #[inline]
+    pub(super) fn has_low_water(self) -> bool {
+        self.0 & Kind::LOW_WATER != 0
     }
 
     #[inline]
@@ -75,7 +84,10 @@ pub(super) fn of(fd: c_int) -> Kind {
 pub(super) fn learn(fd: c_int) -> Kind {
     let kind = match mode(fd).map(|mode| mode & libc::S_IFMT) {
         None => return Kind::OTHER,
-        Some(libc::S_IFSOCK) => Kind::SOCKET,
+        Some(libc::S_IFSOCK) => match option(fd, libc::SO_RCVLOWAT) {
+            Some(2..) => Kind(Kind::SOCKET.0 | Kind::LOW_WATER),
+            _ => Kind::SOCKET,
+        },
         Some(libc::S_IFIFO) => Kind::PIPE,
         Some(libc::S_IFREG | libc::S_IFBLK) => Kind::FILE,
         Some(libc::S_IFCHR) => Kind::DEVICE,
@@ -91,6 +103,16 @@ fn mode(fd: c_int) -> Option<libc::mode_t> {
         let mut stat: libc::stat = std::mem::zeroed();
         (syscall!(libc::SYS_fstat, fd, &raw mut stat) == 0).then_some(stat.st_mode)
     }
+}
+
+/// Returns an option of `fd`, if it is a socket.
+pub(super) fn option(fd: c_int, option: c_int) -> Option<c_int> {
+    let mut value: c_int = 0;
+    let mut size = size_of::<c_int>() as socklen_t;
+    let (at, size) = (&raw mut value, &raw mut size);
+    // SAFETY: room for the answer.
+    let result = unsafe { syscall!(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, option, at, size) };
+    (result == 0).then_some(value)
 }
 
 /// Returns whether `fd` is a file now.

@@ -21,7 +21,7 @@ fn receive(fd: c_int, into: *mut msghdr, flags: c_int) -> isize {
     if flags & NEVER_WAITS != 0 {
         return call(flags);
     }
-    if flags & libc::MSG_WAITALL != 0 && is_stream(fd) {
+    if flags & libc::MSG_WAITALL != 0 && is_stream(fd) || kind::of(fd).has_low_water() {
         return block::in_kernel(|| call(flags));
     }
     block::call(fd, Way::In, |now| call(if now { flags | DONTWAIT } else { flags }))
@@ -62,6 +62,9 @@ fn receive_many(
     let none = std::ptr::null_mut();
     if flags & NEVER_WAITS != 0 || count == 0 || kind::known(fd).is_nonblocking() {
         return call(0, flags, limit);
+    }
+    if kind::of(fd).has_low_water() {
+        return block::in_kernel(|| call(0, flags, limit));
     }
     let now = flags & !libc::MSG_WAITFORONE | DONTWAIT;
     // SAFETY: the caller's memory, or null.

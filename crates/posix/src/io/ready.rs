@@ -298,10 +298,20 @@ fn report(fd: c_int, ready: u32) {
 /// Called before the program closes `fd`: who waits for it must not use the number again.
 #[inline]
 pub(super) fn closes(fd: c_int) {
+    fire_all(fd, State::Closed);
+}
+
+/// Called after `fd` has become another descriptor: who waits for it tries again.
+pub(super) fn replaced(fd: c_int) {
+    fire_all(fd, State::Fired);
+}
+
+#[inline]
+fn fire_all(fd: c_int, state: State) {
     let Some(entry) = entry(fd) else { return };
     // A look without the lock: a task that joins at the same time could as well have come later.
     if !entry.is_empty() && start::has_started() {
-        entry.with(|| entry.nodes().for_each(|node| node.fire(entry, State::Closed)));
+        entry.with(|| entry.nodes().for_each(|node| node.fire(entry, state)));
     }
 }
 

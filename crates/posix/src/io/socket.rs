@@ -29,7 +29,8 @@ fn receive_once(fd: c_int, room: Room, flags: c_int) -> isize {
 
 #[inline]
 fn receive(fd: c_int, room: Room, flags: c_int) -> isize {
-    if flags & (NEVER_WAITS | libc::MSG_WAITALL) != 0 {
+    let kind = kind::of(fd);
+    if flags & (NEVER_WAITS | libc::MSG_WAITALL) != 0 || kind.has_low_water() {
         return receive_as_asked(fd, room, flags);
     }
     block::call(fd, Way::In, |now| {
@@ -42,7 +43,8 @@ fn receive_as_asked(fd: c_int, room: Room, flags: c_int) -> isize {
     if flags & NEVER_WAITS != 0 {
         return receive_once(fd, room, flags);
     }
-    if flags & libc::MSG_PEEK != 0 || !is_stream(fd) || kind::ask_nonblocking(fd) {
+    let is_partial = flags & libc::MSG_WAITALL == 0 || flags & libc::MSG_PEEK != 0;
+    if is_partial || !is_stream(fd) || kind::ask_nonblocking(fd) {
         return block::in_kernel(|| receive_once(fd, room, flags));
     }
     let deadline = block::timeout(fd, Way::In);
@@ -66,19 +68,9 @@ fn receive_as_asked(fd: c_int, room: Room, flags: c_int) -> isize {
     done as isize
 }
 
-/// Returns an option of `fd`, if it is a socket.
-pub(super) fn option(fd: c_int, option: c_int) -> Option<c_int> {
-    let mut value: c_int = 0;
-    let mut size = size_of::<c_int>() as socklen_t;
-    let (at, size) = (&raw mut value, &raw mut size);
-    // SAFETY: room for the answer.
-    let result = unsafe { syscall!(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, option, at, size) };
-    (result == 0).then_some(value)
-}
-
 /// Returns whether `fd` is a socket whose data have no boundaries.
 pub(super) fn is_stream(fd: c_int) -> bool {
-    option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+    kind::option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
 }
 
 /// What one send passes.
@@ -105,6 +97,30 @@ fn send_data(fd: c_int, data: Data, flags: c_int) -> isize {
 
 fn bytes(at: *mut c_void, size: usize) -> Room {
     Room { at, size, from: ptr::null_mut(), from_size: ptr::null_mut() }
+}
+
+/// POSIX's `setsockopt`.
+///
+/// # Safety
+/// POSIX's contract.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    value: *const c_void,
+    size: socklen_t,
+) -> c_int {
+    // SAFETY: the caller's contract; the function has this type.
+    let result = unsafe {
+        real!(setsockopt(
+            fd: c_int, level: c_int, option: c_int, value: *const c_void, size: socklen_t
+        ) -> c_int)
+    };
+    if level == libc::SOL_SOCKET && option == libc::SO_RCVLOWAT {
+        kind::forget(fd);
+    }
+    result
 }
 
 points! {

@@ -43,7 +43,9 @@ fn read_list(fd: c_int, list: &[iovec], call: impl Fn() -> isize) -> isize {
     if kind.is_nonblocking() || parts::total(list) == 0 {
         return call();
     }
-    let result = if kind.is(Kind::SOCKET) {
+    let result = if kind.has_low_water() {
+        block::in_kernel(&call)
+    } else if kind.is(Kind::SOCKET) {
         let mut message = message(&Window::new(&[], 0));
         (message.msg_iov, message.msg_iovlen) = (list.as_ptr().cast_mut(), list.len());
         block::call(fd, Way::In, |now| match now {
@@ -91,7 +93,7 @@ fn read_one(fd: c_int, buffer: *mut c_void, size: usize) -> isize {
     let one = iovec { iov_base: buffer, iov_len: size };
     // A socket's most common case, without a message's header.
     let kind = kind::known(fd);
-    if kind.is(Kind::SOCKET) && !kind.is_nonblocking() && size != 0 {
+    if kind == Kind::SOCKET && size != 0 {
         let flags = libc::MSG_DONTWAIT;
         // SAFETY: the caller's buffer.
         let result = unsafe { syscall!(libc::SYS_recvfrom, fd, buffer, size, flags, 0, 0) };
