@@ -51,6 +51,11 @@ fn wrong_settings_are_refused_before_the_program_starts() {
         ("--class", "be=sixteen-letters-*", ["sixteen-letters-*", "15 bytes"]),
         ("--class", "be=pid:7", ["be=pid:7", "name of threads"]),
         ("--class", "be=a;b", ["be=a;b", "name of threads"]),
+        ("--class", "be=module:", ["be=module:", "librocksdb.so*"]),
+        ("--class", "be=module:/lib/x.so", ["/lib/x.so", "without its folder"]),
+        ("--class", "be=module:a;b", ["module:a;b", "without `;`"]),
+        ("--class", "urgent=module:x", ["`urgent` in `urgent=module:x`", "use lc, be"]),
+        ("--class", "=module:x", ["`=module:x`", "CLASS=PATTERN"]),
     ] {
         sandbox.refuses(&[option, value, "--", "true"], &says);
     }
@@ -116,8 +121,16 @@ fn the_program_gets_its_settings_and_keeps_the_process() {
     let cpus = rustix::thread::sched_getaffinity(None).unwrap();
     let cpu = (0..1024).find(|cpu| cpus.is_set(*cpu)).unwrap().to_string();
     let options = ["--policy", "two-queue:quantum=100us", "--workers", "1", "--cpus", &cpu];
-    let more =
-        ["--class", "be=compact*", "--class", "3=w?", "--report", "--no-follow", "--", "env"];
+    let more = [
+        "--class",
+        "be=compact*",
+        "--class",
+        "3=module:w?",
+        "--report",
+        "--no-follow",
+        "--",
+        "env",
+    ];
     let other = sandbox.compile(STUB, "other.so", &["-shared", "-fPIC"]);
     let mut command = sandbox.command(&[&options[..], &more].concat());
     let output = command.env("LD_PRELOAD", &other).output().unwrap();
@@ -127,7 +140,7 @@ fn the_program_gets_its_settings_and_keeps_the_process() {
         "HEDDLE_POLICY=two-queue:quantum=100us".into(),
         "HEDDLE_WORKERS=1".into(),
         format!("HEDDLE_CPUS={cpu}"),
-        "HEDDLE_PTHREAD_CLASSES=be=compact*;3=w?".into(),
+        "HEDDLE_PTHREAD_CLASSES=be=compact*;3=module:w?".into(),
         "HEDDLE_PTHREAD_REPORT=1".into(),
         "HEDDLE_PTHREAD_FOLLOW=0".into(),
     ] {

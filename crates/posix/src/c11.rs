@@ -168,7 +168,8 @@ pub unsafe extern "C" fn cnd_destroy(cond: *mut CndT) {
     unsafe { cond::pthread_cond_destroy(cond) };
 }
 
-/// What a new thread finds.
+/// What a new thread finds. The function comes first: [`crate::classes`] looks at it.
+#[repr(C)]
 struct Call {
     start: Start,
     argument: *mut c_void,

@@ -8,9 +8,9 @@ use crate::errno;
 use crate::real::real;
 use crate::thread::Thread;
 use heddle_core::Class;
-use heddle_rt::raw::Caller;
+use heddle_rt::raw::{Caller, Entry};
 use libc::{pthread_t, sched_param};
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
 /// What a thread has been told of its scheduling.
@@ -18,7 +18,9 @@ pub(crate) struct Wishes {
     policy: AtomicI32,
     priority: AtomicI32,
     nice: AtomicI32,
-    name: [AtomicU8; 16],
+    pub(crate) name: [AtomicU8; 16],
+    /// The rule of classes for the module in which it began.
+    of_module: AtomicU8,
 }
 
 impl Wishes {
@@ -28,6 +30,19 @@ impl Wishes {
             priority: AtomicI32::new(0),
             nice: AtomicI32::new(0),
             name: [const { AtomicU8::new(0) }; 16],
+            of_module: AtomicU8::new(classes::NONE),
+        }
+    }
+
+    /// Notes that the thread begins with `entry(argument)`.
+    ///
+    /// # Safety
+    /// `argument` is what the thread gets.
+    pub(crate) unsafe fn set_start(&self, entry: Entry, argument: *mut c_void) {
+        if classes::exist() {
+            // SAFETY: the caller's promise.
+            let index = unsafe { classes::of_start(entry as usize, argument) };
+            self.of_module.store(index, Ordering::Relaxed);
         }
     }
 
@@ -65,7 +80,7 @@ impl Wishes {
             || matches!(self.policy.load(Ordering::Relaxed), libc::SCHED_BATCH | libc::SCHED_IDLE)
     }
 
-    /// Returns the class that name and attributes give.
+    /// Returns the class that name, start routine and attributes give.
     pub(crate) fn class(&self) -> Class {
         let default = if self.is_best_effort() { Class::BE } else { Class::LC };
         if !classes::exist() {
@@ -73,7 +88,7 @@ impl Wishes {
         }
         let name = self.name();
         let text = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy();
-        classes::of(&text).unwrap_or(default)
+        classes::of(&text, self.of_module.load(Ordering::Relaxed)).unwrap_or(default)
     }
 }
 

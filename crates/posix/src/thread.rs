@@ -352,6 +352,8 @@ pub(crate) unsafe extern "C" fn create(
     };
     let record = Thread::for_block(task.task());
     record.begin(request.life);
+    // SAFETY: this is the thread's argument.
+    unsafe { record.wishes.set_start(entry, argument as *mut c_void) };
     let class = record.wishes.class();
     if class != Class::LC {
         task.task().set_class(class);

@@ -55,11 +55,12 @@ pub struct Args {
     /// The CPUs to run on, such as 2-7,9 [default: HEDDLE_CPUS, or all].
     #[arg(long, value_name = "LIST", value_parser = cpus::parse)]
     cpus: Option<Cpus>,
-    /// Which threads are lc (latency-critical) or be (best-effort) by name, such as be=compact*; the first matching
-    /// rule decides.
+    /// Which threads are lc (latency-critical) or be (best-effort), by name, such as be=compact*, or by the file of
+    /// their code, such as be=module:librocksdb.so*; the first matching rule decides.
     #[arg(long, value_name = "CLASS=PATTERN")]
     class: Vec<String>,
-    /// When the program ends, report on standard error what its threads did and where they blocked unseen.
+    /// When the program ends, and at SIGQUIT, report on standard error what its threads did and where they blocked
+    /// unseen.
     #[arg(long)]
     report: bool,
     /// Run only this program on Heddle, not those that it executes.

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use heddle_agent::classes::{Pattern, Rule};
+use heddle_agent::classes::{Pattern, Rule, RuleError};
 use heddle_agent::guardian::cpus::{self, Cpus};
 use heddle_core::{Model, Params, Policy};
 use heddle_policies::{Visitor, with_policy};
@@ -108,14 +108,35 @@ fn check_workers(workers: Option<usize>, cpus: Option<&Cpus>) -> Result<(), Usag
     }
 }
 
-/// Accepts rules about threads' names.
+/// Accepts rules about threads' names, and about the modules of their start routines.
 fn check_rule(text: &str) -> Result<&str, Usage> {
+    if let Some((class, module)) = text.split_once("=module:") {
+        check_class(class, text)?;
+        let is_file = !module.is_empty() && !module.contains(['/', ';']);
+        return is_file.then_some(text).ok_or_else(|| {
+            usage(format!(
+                "`{text}`: after `module:` comes the file name of a program or library, without its folder and without \
+                 `{BETWEEN_RULES}`, as in be=module:librocksdb.so*"
+            ))
+        });
+    }
     let rule: Rule = text.parse().map_err(usage)?;
     let is_name = matches!(rule.pattern, Pattern::Name(_)) && !text.contains(BETWEEN_RULES);
     is_name.then_some(text).ok_or_else(|| {
         usage(format!(
             "`{text}`: here a pattern is the name of threads, without `pid:`, `work:` and `{BETWEEN_RULES}`, as in \
-             be=compact*"
+             be=compact*, or the file of their code, as in be=module:librocksdb.so*"
         ))
     })
+}
+
+/// Accepts the class that `rule` gives.
+fn check_class(class: &str, rule: &str) -> Result<(), Usage> {
+    match format!("{class}=any").parse::<Rule>() {
+        Ok(_) => Ok(()),
+        Err(RuleError::Class { given, .. }) => {
+            Err(usage(RuleError::Class { given, rule: rule.to_owned() }))
+        }
+        Err(_) => Err(usage(RuleError::Form(rule.to_owned()))),
+    }
 }
