@@ -1,18 +1,21 @@
-//! Where threads block in the kernel without having said so, and what the runtime did: `heddle run --report`.
+//! Where threads block in the kernel without having said so, and what the runtime did: `heddle run --report`, at the
+//! end and at SIGQUIT.
 //!
 //! A task that sleeps in the kernel outside this library's functions (in the C library's own locks and streams, or by a
 //! system call in the program's code) holds its CPU until the runtime's ticker takes it over, a millisecond or two. The
 //! report names these places. A task that does it again and again keeps its kernel thread from then on, as it would
 //! have had one without Heddle, so that it costs the others no more time.
 
+use crate::signals;
+use crate::sys::syscall;
 use crate::thread::Thread;
 use heddle_core::Ns;
 use heddle_rt::raw::RawTask;
-use heddle_sys::clock;
 use heddle_sys::thread::blocked_in;
+use heddle_sys::{clock, signal};
 use std::ffi::CStr;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// A place at which tasks blocked unannounced.
 struct Site {
@@ -118,18 +121,63 @@ fn resume_on_kept_thread(thread: &Thread) {
     }
 }
 
-/// Prints the report at the end of the process if `HEDDLE_PTHREAD_REPORT=1`.
+extern "C" fn print() {
+    let text = text();
+    // One write, so that the program's own words do not come in between.
+    // SAFETY: initialised bytes.
+    unsafe { syscall!(libc::SYS_write, 2, text.as_ptr(), text.len()) };
+}
+
+/// Prints the report at the end of the process, and at each SIGQUIT that the program does not handle, if
+/// `HEDDLE_PTHREAD_REPORT=1`. Called for each runtime: the child of a fork has a new one.
 pub(crate) fn at_exit() {
-    extern "C" fn print() {
-        let text = text();
-        // One write, so that the program's own last words do not come in between.
-        // SAFETY: initialised bytes.
-        unsafe { crate::sys::syscall!(libc::SYS_write, 2, text.as_ptr(), text.len()) };
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if std::env::var_os("HEDDLE_PTHREAD_REPORT").is_none_or(|value| value != "1") {
+        return;
     }
-    if std::env::var_os("HEDDLE_PTHREAD_REPORT").is_some_and(|value| value == "1") {
+    if !REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: a function of the right type; the library is never unloaded.
         unsafe { libc::atexit(print) };
     }
+    // The thread runs no handlers of the program's. Without it, SIGQUIT does what it always does.
+    let mask = signal::change_mask(libc::SIG_SETMASK, !(signal::bit(32) | signal::bit(33)));
+    if heddle_rt::raw::kernel_thread("report", serve_quits).is_ok() {
+        signals::actions::report_at_quit(true);
+    }
+    signal::change_mask(libc::SIG_SETMASK, mask);
+}
+
+/// How often SIGQUIT has asked for a report.
+static QUITS: AtomicU32 = AtomicU32::new(0);
+
+/// Prints a report soon, by another thread. For signal handlers.
+pub(crate) fn on_quit() {
+    QUITS.fetch_add(1, Ordering::SeqCst);
+    let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: a static word.
+    unsafe { syscall!(libc::SYS_futex, QUITS.as_ptr(), wake, 1) };
+}
+
+/// The thread that prints reports: it may wait for the loader's lock, and until they are read.
+fn serve_quits() {
+    let mut printed = 0;
+    loop {
+        let asked = QUITS.load(Ordering::SeqCst);
+        if asked != printed {
+            printed = asked;
+            print();
+            continue;
+        }
+        let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: a static word.
+        unsafe { syscall!(libc::SYS_futex, QUITS.as_ptr(), wait, asked, 0) };
+    }
+}
+
+/// In the child of a fork: there is nothing to report, and no thread that would.
+pub(crate) fn forget() {
+    QUITS.store(0, Ordering::SeqCst);
+    signals::actions::report_at_quit(false);
 }
 
 fn text() -> String {

@@ -2,7 +2,7 @@
 
 use crate::real::real;
 use crate::thread::Thread;
-use crate::{ALLOCATOR, mutex, signals, start, thread, wait};
+use crate::{ALLOCATOR, mutex, report, signals, start, thread, wait};
 use heddle_rt::raw;
 use heddle_sys::signal::change_mask;
 use libc::pid_t;
@@ -55,6 +55,7 @@ extern "C" fn in_child() {
     mutex::forget_tid();
     thread::forget_all();
     start::forget();
+    report::forget();
     change_mask(libc::SIG_SETMASK, own.unwrap_or(SAVED.mask.get()));
 }
 

@@ -9,6 +9,7 @@ use super::{
 use crate::cancel::Attended;
 use crate::errno;
 use crate::real::real;
+use crate::report;
 use crate::start;
 use crate::thread::Thread;
 use heddle_rt::raw::{self, Caller};
@@ -200,9 +201,56 @@ pub(super) fn reset(signal: c_int) {
     lock();
     Row::of(signal).write(&DEFAULT);
     if !is_the_runtimes(signal) {
-        heddle_sys::signal::set_default(signal);
+        set_kernel_default(signal);
     }
     unlock();
+}
+
+/// Whether SIGQUIT, if the program leaves it alone, prints a report and does not end the process.
+static REPORTS: AtomicBool = AtomicBool::new(false);
+
+/// Makes SIGQUIT, as long as the program leaves it alone, print a report; or end the process, as ever.
+pub(crate) fn report_at_quit(reports: bool) {
+    if REPORTS.swap(reports, Ordering::Relaxed) == reports {
+        return;
+    }
+    // Before the kernel has another one.
+    let action = get(libc::SIGQUIT);
+    let _quiet = Quiet::new();
+    lock();
+    if kernel_default(&action) {
+        set_kernel_default(libc::SIGQUIT);
+    }
+    unlock();
+}
+
+/// Returns whether the default action of `signal` is a report.
+fn is_quit(signal: c_int) -> bool {
+    signal == libc::SIGQUIT && REPORTS.load(Ordering::Relaxed)
+}
+
+/// Asks for a report if that is the default action of `signal`. Returns whether it is.
+pub(super) fn report_instead(signal: c_int) -> bool {
+    let is_report = is_quit(signal);
+    if is_report {
+        report::on_quit();
+    }
+    is_report
+}
+
+extern "C" fn on_quit(signal: c_int) {
+    report_instead(signal);
+}
+
+/// Gives `signal` its default action in the kernel.
+fn set_kernel_default(signal: c_int) {
+    if is_quit(signal) {
+        let action = DEFAULT.with_handler(on_quit as *const () as usize, libc::SA_RESTART);
+        // SAFETY: a valid action, whose handler only asks another thread.
+        unsafe { real_sigaction(signal, &action, ptr::null_mut()) };
+    } else {
+        heddle_sys::signal::set_default(signal);
+    }
 }
 
 /// Returns whether the kernel has the runtime's handler for `signal`.
@@ -225,6 +273,29 @@ unsafe fn real_sigaction(
     }
 }
 
+/// Gives the kernel the program's action. Returns false with `errno` set if it refuses it.
+///
+/// # Safety
+/// The action is the program's, whose handler keeps its contract.
+unsafe fn install_in_kernel(signal: c_int, new: &Action) -> bool {
+    if kernel_default(new) && is_quit(signal) {
+        set_kernel_default(signal);
+        return true;
+    }
+    let handler = match new.handler {
+        plain @ (libc::SIG_DFL | libc::SIG_IGN) => plain,
+        _ => trampoline as *const () as usize,
+    };
+    // `SA_RESETHAND` is ours: a handler may run later than the kernel would reset it.
+    let flags = match new.kind(signal) {
+        Kind::Handled => (new.flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND,
+        _ => new.flags,
+    };
+    let action = new.with_handler(handler, flags);
+    // SAFETY: a valid action; the caller's promise.
+    unsafe { real_sigaction(signal, &action, ptr::null_mut()) == 0 }
+}
+
 /// Installs `new`. Returns the previous action.
 fn replace(signal: c_int, new: Option<&Action>) -> Result<Action, c_int> {
     let is_reserved = !(1..=SIGNALS).contains(&signal) || matches!(signal, 32 | 33);
@@ -240,22 +311,10 @@ fn replace(signal: c_int, new: Option<&Action>) -> Result<Action, c_int> {
     let old = if row.is_known.load(Ordering::Relaxed) { row.read() } else { old };
     row.write(new);
     let mut failed = None;
-    if !is_the_runtimes(signal) {
-        let handler = match new.handler {
-            plain @ (libc::SIG_DFL | libc::SIG_IGN) => plain,
-            _ => trampoline as *const () as usize,
-        };
-        // `SA_RESETHAND` is ours: a handler may run later than the kernel would reset it.
-        let flags = match new.kind(signal) {
-            Kind::Handled => (new.flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND,
-            _ => new.flags,
-        };
-        let action = new.with_handler(handler, flags);
-        // SAFETY: a valid action, whose handler keeps the program's contract.
-        if unsafe { real_sigaction(signal, &action, ptr::null_mut()) } != 0 {
-            row.write(&old);
-            failed = Some(errno::get());
-        }
+    // SAFETY: the program's action.
+    if !is_the_runtimes(signal) && !unsafe { install_in_kernel(signal, new) } {
+        row.write(&old);
+        failed = Some(errno::get());
     }
     unlock();
     drop(quiet);

@@ -202,8 +202,12 @@ pub(crate) fn attended_in_kernel() -> Attended {
     actions::last_in_kernel()
 }
 
-/// Does to the process what `signal` does without a handler, by the calling kernel thread.
+/// Does to the process what `signal` does without a handler, by the calling kernel thread. Returns if that is nothing,
+/// or a report.
 fn raise_default(signal: c_int) {
+    if actions::report_instead(signal) {
+        return;
+    }
     heddle_sys::signal::set_default(signal);
     let set = bit(signal);
     let _guard = NoPreempt::new();
