@@ -6,7 +6,7 @@
 use crate::real::real;
 use crate::signals;
 use crate::thread::{self, Thread};
-use crate::wait::Attend;
+use crate::wait::{self, Attend};
 use heddle_rt::raw::Caller;
 use libc::pthread_t;
 use std::ffi::{c_int, c_void};
@@ -97,7 +97,9 @@ pub(crate) fn attend(to: Attend) -> Attended {
 pub unsafe extern "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int {
     let Some(record) = Thread::find(thread) else {
         // SAFETY: the caller's contract.
-        return unsafe { real!(pthread_cancel(thread: pthread_t) -> c_int) };
+        let result = unsafe { real!(pthread_cancel(thread: pthread_t) -> c_int) };
+        wait::disturb(thread);
+        return result;
     };
     if !record.task.has_ended() {
         record.ask(Thread::CANCEL);

@@ -5,12 +5,15 @@ use crate::sys::syscall;
 use crate::thread::Thread;
 use heddle_core::Ns;
 use heddle_rt::raw::{self, Caller, NoPreempt, RawTask};
-use heddle_sync::{Lot, LotNode};
+use heddle_sync::{Lot, LotNode, SpinLock};
 use heddle_sys::{clock, signal};
+use libc::pthread_t;
+use std::cell::Cell;
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// All waiters of the process.
-static LOT: Lot<Waiter> = Lot::new();
+pub(crate) static LOT: Lot<Waiter> = Lot::new();
 
 /// Empties the lot in the child of a fork, where no thread waits.
 ///
@@ -19,13 +22,19 @@ static LOT: Lot<Waiter> = Lot::new();
 pub(crate) unsafe fn forget() {
     // SAFETY: by the caller's promise; all-zero is an empty lot.
     unsafe { std::ptr::from_ref(&LOT).cast_mut().write_bytes(0, 1) };
+    SLEEPERS.first.set(ptr::null());
+    if SLEEPERS.lock.is_locked() {
+        SLEEPERS.lock.unlock();
+    }
 }
 
-/// A task or a kernel thread that waits.
+/// A task or a kernel thread that waits. [`crate::debug`] says how it lies in memory.
 #[derive(Clone, Copy)]
-enum Waiter {
+#[repr(usize)]
+pub(crate) enum Waiter {
     Task(RawTask),
-    /// A kernel thread, asleep on this word of its stack: 1 once it has been woken.
+    /// A kernel thread, asleep on this word of its stack: 1 once it has been woken, [`DISTURBED`] before that once it
+    /// is to look for requests.
     Thread(*const AtomicU32),
 }
 
@@ -188,31 +197,121 @@ fn wait_as_thread(
             return (Outcome::Changed, key);
         }
     }
-    let give_up = |outcome| {
-        let _section = Section::new();
-        if LOT.withdraw(&node) {
-            return outcome;
-        }
-        // The waker is about to set the word, which must stay until then.
-        while word.load(Ordering::Acquire) == 0 {
-            sleep_on(&word, None);
-        }
-        Outcome::Woken
-    };
+    let sleeper = (limit.attend == Attend::Cancel).then(|| Sleeper::new(&word));
+    // SAFETY: it leaves below; nothing unwinds before.
+    sleeper.as_ref().inspect(|sleeper| unsafe { sleeper.join() });
     let outcome = loop {
-        if word.load(Ordering::Acquire) != 0 {
-            break Outcome::Woken;
+        match word.load(Ordering::Acquire) {
+            0 => {}
+            DISTURBED => break Outcome::Interrupted,
+            _ => break Outcome::Woken,
         }
         let now = clock::now();
         if limit.deadline.is_some_and(|at| at <= now) {
-            break give_up(Outcome::TimedOut);
+            break Outcome::TimedOut;
         }
         let rest = limit.deadline.map(|at| at - now);
         if sleep_on(&word, rest) == -(libc::EINTR as isize) {
-            break give_up(Outcome::Interrupted);
+            break Outcome::Interrupted;
         }
     };
-    (outcome, node.key())
+    if let Some(sleeper) = &sleeper {
+        sleeper.leave();
+        // It is not disturbed any more.
+        let _ = word.compare_exchange(DISTURBED, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    if outcome == Outcome::Woken {
+        return (outcome, node.key());
+    }
+    let _section = Section::new();
+    if LOT.withdraw(&node) {
+        return (outcome, node.key());
+    }
+    // The waker is about to set the word, which must stay until then.
+    while word.load(Ordering::Acquire) == 0 {
+        sleep_on(&word, None);
+    }
+    (Outcome::Woken, node.key())
+}
+
+/// The word of a waiting kernel thread that is to look what is asked of it.
+const DISTURBED: u32 = 2;
+
+/// A kernel thread that waits at a cancellation point. The C library, which keeps its requests, does not wake it.
+struct Sleeper<'a> {
+    thread: pthread_t,
+    word: &'a AtomicU32,
+    next: Cell<*const Sleeper<'static>>,
+}
+
+/// The sleepers of the process.
+struct Sleepers {
+    lock: SpinLock,
+    first: Cell<*const Sleeper<'static>>,
+}
+
+// SAFETY: used under the lock only.
+unsafe impl Sync for Sleepers {}
+
+static SLEEPERS: Sleepers = Sleepers { lock: SpinLock::new(), first: Cell::new(ptr::null()) };
+
+impl Sleepers {
+    fn with<R>(&self, f: impl FnOnce(&Cell<*const Sleeper<'static>>) -> R) -> R {
+        let _section = Section::new();
+        self.lock.lock();
+        let result = f(&self.first);
+        self.lock.unlock();
+        result
+    }
+}
+
+impl<'a> Sleeper<'a> {
+    fn new(word: &'a AtomicU32) -> Sleeper<'a> {
+        // SAFETY: no arguments.
+        let thread = unsafe { libc::pthread_self() };
+        Sleeper { thread, word, next: Cell::new(ptr::null()) }
+    }
+
+    fn at(&self) -> *const Sleeper<'static> {
+        ptr::from_ref(self).cast()
+    }
+
+    /// # Safety
+    /// It stays where it is until [`Sleeper::leave`].
+    unsafe fn join(&self) {
+        SLEEPERS.with(|first| self.next.set(first.replace(self.at())));
+    }
+
+    fn leave(&self) {
+        SLEEPERS.with(|first| {
+            let mut link = first;
+            while link.get() != self.at() {
+                // SAFETY: listed sleepers are valid, and this one is listed.
+                link = unsafe { &(*link.get()).next };
+            }
+            link.set(self.next.get());
+        });
+    }
+}
+
+/// Makes the kernel thread `thread` look what is asked of it, if it waits at a cancellation point.
+pub(crate) fn disturb(thread: pthread_t) {
+    SLEEPERS.with(|first| {
+        let mut next = first.get();
+        // SAFETY: listed sleepers are valid, and so are their words; the lock is held.
+        while let Some(sleeper) = unsafe { next.as_ref() } {
+            next = sleeper.next.get();
+            let (from, to) = (0, DISTURBED);
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            if sleeper.thread == thread
+                && sleeper.word.compare_exchange(from, to, order.0, order.1).is_ok()
+            {
+                let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+                // SAFETY: the sleeper's word.
+                unsafe { syscall!(libc::SYS_futex, sleeper.word.as_ptr(), wake, 1) };
+            }
+        }
+    });
 }
 
 /// Sleeps in the kernel while `word` is 0, for at most `rest`. Returns what the kernel returned.

@@ -379,6 +379,8 @@ pub(super) fn run_in_kernel_thread(
     if action.has(libc::SA_RESETHAND) {
         reset(signal);
     }
+    // SAFETY: the kernel's description, in the frame of the caller, a handler.
+    queue::restore(unsafe { &mut *info });
     LAST.set(if action.restarts() { Attended::Restart } else { Attended::Interrupt });
     // SAFETY: the program's handler; one with a single parameter ignores the others.
     unsafe {

@@ -165,6 +165,7 @@ fn fetch(thread: &'static Thread, signals: Set) {
         let mut info: siginfo_t = std::mem::zeroed();
         let wait = libc::SYS_rt_sigtimedwait;
         while syscall!(wait, &raw const signals, &raw mut info, &raw const at_once, 8) > 0 {
+            queue::restore(&mut info);
             let _ = queue::push(thread, &info, true);
         }
     }

@@ -9,7 +9,7 @@ use libc::siginfo_t;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many may be pending in the process. Beyond that, signals below the real-time ones lose only their description.
 const ROOM: usize = 256;
@@ -30,7 +30,12 @@ struct Entry {
 struct Entries {
     entries: [Entry; ROOM],
     next: u64,
+    /// Of each signal of [`RETURNED`], what its sender has said.
+    returned: [siginfo_t; 64],
 }
+
+/// Signals that were given back to the process by a second `kill`, which says another sender ([`give_back`]).
+static RETURNED: AtomicU64 = AtomicU64::new(0);
 
 struct Queue {
     lock: SpinLock,
@@ -163,14 +168,31 @@ pub(super) fn leave(thread: &Thread, signals: Set) {
 }
 
 /// Sends a signal that was sent to the process to it once more. The kernel lets only the first thread repeat what the
-/// kernel or `kill` has said: from others such a signal seems to come from the process itself.
+/// kernel or `kill` has said. From others such a signal seems to come from the process itself: who receives it calls
+/// [`restore`].
 pub(super) fn give_back(info: &siginfo_t) {
     // SAFETY: a valid description.
     unsafe {
         let (process, signal) = (libc::getpid(), info.si_signo);
         if syscall!(libc::SYS_rt_sigqueueinfo, process, signal, ptr::from_ref(info)) < 0 {
+            with(|queue| queue.returned[signal as usize - 1] = *info);
+            RETURNED.fetch_or(bit(signal), Ordering::SeqCst);
             syscall!(libc::SYS_kill, process, signal);
         }
+    }
+}
+
+/// Makes `info`, of a signal that the kernel has delivered, say what its sender has said, if it was given back. For
+/// signal handlers, too.
+pub(super) fn restore(info: &mut siginfo_t) {
+    let signal = info.si_signo;
+    if RETURNED.load(Ordering::SeqCst) & bit(signal) == 0 {
+        return;
+    }
+    // SAFETY: a signal by `kill` has a sender.
+    let is_ours = info.si_code == libc::SI_USER && unsafe { info.si_pid() == libc::getpid() };
+    if is_ours && RETURNED.fetch_and(!bit(signal), Ordering::SeqCst) & bit(signal) != 0 {
+        with(|queue| *info = queue.returned[signal as usize - 1]);
     }
 }
 
@@ -186,6 +208,7 @@ pub(super) fn discard(thread: &Thread) {
 
 /// Forgets every pending `signal`, which is ignored from now on.
 pub(super) fn discard_all(signal: c_int) {
+    RETURNED.fetch_and(!bit(signal), Ordering::SeqCst);
     with(|queue| {
         let of_signal = |entry: &&mut Entry| entry.info.si_signo == signal;
         for entry in queue.entries.iter_mut().filter(of_signal) {
@@ -200,6 +223,7 @@ pub(super) fn discard_all(signal: c_int) {
 
 /// Forgets everything: in the child of a fork nothing is pending. The lock is held.
 pub(super) fn clear() {
+    RETURNED.store(0, Ordering::SeqCst);
     // SAFETY: the caller holds the lock.
     let queue = unsafe { &mut *QUEUE.entries.get() };
     for entry in &mut queue.entries {

@@ -88,6 +88,7 @@ fn serve() {
             if is_notification {
                 round = 0;
             } else if signal > 0 {
+                queue::restore(&mut info);
                 route(&info);
             }
         }
@@ -112,6 +113,7 @@ fn settle_all() {
             if syscall!(wait, &raw const set, &raw mut info, &raw const at_once, 8) <= 0 {
                 break;
             }
+            queue::restore(&mut info);
             route(&info);
         }
         SETTLED.store(asked, Ordering::SeqCst);

@@ -143,6 +143,7 @@ fn await_listed(thread: &'static Thread, set: Set, deadline: Option<Ns>) -> Wait
         };
         let result = if may_block { heddle_rt::blocking(wait) } else { wait() };
         if result > 0 {
+            queue::restore(&mut info);
             return Ok(info);
         }
         let is_over = deadline.is_some_and(|at| at <= heddle_sys::clock::now());
@@ -151,6 +152,18 @@ fn await_listed(thread: &'static Thread, set: Set, deadline: Option<Ns>) -> Wait
         }
         may_block = true;
     }
+}
+
+/// Returns `signal`, for which a kernel thread has waited: in `info`, if that is not null, stands who has sent it.
+///
+/// # Safety
+/// `info` is null, or describes the signal if that is not -1.
+unsafe fn restored(info: *mut siginfo_t, signal: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    if let Some(info) = unsafe { info.as_mut() }.filter(|_| signal > 0) {
+        queue::restore(info);
+    }
+    signal
 }
 
 /// POSIX's `sigtimedwait`.
@@ -166,11 +179,12 @@ pub unsafe extern "C-unwind" fn sigtimedwait(
     let Some(thread) = as_task() else {
         // SAFETY: the caller's contract.
         return unsafe {
-            real!(sigtimedwait(
+            let signal = real!(sigtimedwait(
                 set: *const sigset_t,
                 info: *mut siginfo_t,
                 time: *const timespec,
-            ) -> c_int)
+            ) -> c_int);
+            restored(info, signal)
         };
     };
     cancel::point();
@@ -206,7 +220,10 @@ pub unsafe extern "C-unwind" fn sigtimedwait(
 pub unsafe extern "C-unwind" fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int {
     if as_task().is_none() {
         // SAFETY: the caller's contract.
-        return unsafe { real!(sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int) };
+        return unsafe {
+            let signal = real!(sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int);
+            restored(info, signal)
+        };
     }
     // SAFETY: the caller's contract.
     unsafe { sigtimedwait(set, info, ptr::null()) }

@@ -243,6 +243,27 @@ static void *many(void *unused) {
     return NULL;
 }
 
+// A thread on a stack of the program's own, which is a kernel thread, is cancelled while it waits.
+static void is_cancelled_on_own_stack(const char *name, void *(*run)(void *)) {
+    static _Alignas(4096) char stack[1 << 18];
+    pthread_attr_t attr;
+    pthread_t thread;
+    void *result = NULL;
+    ready = cleaned = destroyed = 0;
+    pthread_attr_init(&attr);
+    CHECK(pthread_attr_setstack(&attr, stack, sizeof stack) == 0);
+    CHECK(pthread_create(&thread, &attr, run, NULL) == 0);
+    until(&ready, 1);
+    nap();
+    CHECK(pthread_cancel(thread) == 0);
+    CHECK(pthread_join(thread, &result) == 0);
+    if (result != PTHREAD_CANCELED || cleaned < 1 || destroyed != UNWINDS) {
+        printf("%s on its own stack: %p, %d, %d\n", name, result, (int)cleaned, (int)destroyed);
+        failures++;
+    }
+    pthread_attr_destroy(&attr);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     sem_init(&sem, 0, 0);
@@ -260,6 +281,8 @@ int main(void) {
     for (int i = 0; i < 10; i++)
         TEST(computes);
     TEST(cancels_itself);
+    is_cancelled_on_own_stack("waits_for_sem", waits_for_sem);
+    is_cancelled_on_own_stack("waits_for_cond", waits_for_cond);
     pid_t child = fork();
     if (child == 0) {
         for (;;)

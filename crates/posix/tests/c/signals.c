@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -595,6 +596,65 @@ static void storm(void) {
     CHECK(handled > 0);
 }
 
+// A signal of another process that no thread accepts when it comes: who sent it is known when one does.
+
+static _Atomic pid_t sender;
+
+static void on_sent(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)context;
+    sender = info->si_pid;
+}
+
+static void *accepts(void *arg) {
+    (void)arg;
+    change(SIG_UNBLOCK, SIGUSR2);
+    return NULL;
+}
+
+static pid_t send_from_child(void) {
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        kill(parent, SIGUSR2);
+        _exit(0);
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    return child;
+}
+
+static void *takes(void *arg) {
+    siginfo_t info;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    CHECK(sigwaitinfo(&set, &info) == SIGUSR2 && info.si_pid == *(pid_t *)arg);
+    return NULL;
+}
+
+static void senders(void) {
+    struct sigaction action = {.sa_sigaction = on_sent, .sa_flags = SA_SIGINFO};
+    sigaction(SIGUSR2, &action, NULL);
+    change(SIG_BLOCK, SIGUSR2);
+    for (int round = 0; round < 6; round++) {
+        // Signals of this kind may be received for a thread that is no more.
+        run(accepts, NULL);
+        pid_t child = send_from_child();
+        usleep(5000);
+        if (round % 3 == 0) {
+            sender = 0;
+            change(SIG_UNBLOCK, SIGUSR2);
+            while (!sender) usleep(1000);
+            CHECK(sender == child);
+            change(SIG_BLOCK, SIGUSR2);
+        } else if (round % 3 == 1) {
+            run(takes, &child);
+        } else {
+            takes(&child);
+        }
+    }
+    change(SIG_UNBLOCK, SIGUSR2);
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     sem_init(&sem, 0, 0);
@@ -630,5 +690,6 @@ int main(void) {
     run(on_altstack, NULL);
     run(jumps, NULL);
     storm();
+    senders();
     return failures != 0;
 }
