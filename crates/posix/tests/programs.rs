@@ -22,8 +22,8 @@ fn library() -> &'static Path {
     LIBRARY.get_or_init(|| build_library("heddle-posix", FILE).join(FILE))
 }
 
-/// Runs `program` and returns its status and what it printed. `policy` puts the library before it.
-fn run(program: &Path, policy: Option<&str>) -> (ExitStatus, String) {
+/// Runs `program` and returns its status and what it printed. `policy` puts the library before it, with `settings`.
+fn run(program: &Path, policy: Option<&str>, settings: &[(&str, &str)]) -> (ExitStatus, String) {
     let folder = temp_dir();
     let output = folder.path().join("output");
     let file = File::create(&output).expect("an output file");
@@ -31,15 +31,16 @@ fn run(program: &Path, policy: Option<&str>) -> (ExitStatus, String) {
     command.stdin(Stdio::null()).stdout(file.try_clone().expect("a descriptor")).stderr(file);
     if let Some(policy) = policy {
         command.env("LD_PRELOAD", library()).env("HEDDLE_POLICY", policy);
+        command.envs(settings.iter().copied());
     }
     let status = command.status().expect("the program starts");
     (status, std::fs::read_to_string(&output).expect("its output"))
 }
 
-/// Runs `program` without the library and under each policy.
-fn passes(program: &Path) {
-    for policy in [None].into_iter().chain(POLICIES.map(Some)) {
-        let (status, output) = run(program, policy);
+/// Runs `program` without the library and under each of `policies`.
+fn passes(program: &Path, policies: &[&str]) {
+    for policy in [None].into_iter().chain(policies.iter().copied().map(Some)) {
+        let (status, output) = run(program, policy, &[]);
         let under = policy.unwrap_or("the C library's threads");
         assert!(status.success(), "{} under {under}: {status}\n{output}", program.display());
     }
@@ -47,17 +48,27 @@ fn passes(program: &Path) {
 
 /// Compiles `tests/c/NAME.c` and runs it.
 fn c(name: &str) {
-    compile(Command::new("cc").args(["-O2", "-Wall", "-Werror", "-pthread"]), "c", name, "c");
+    c_under(name, &POLICIES);
 }
 
-/// Compiles `tests/FOLDER/NAME.EXTENSION` by `compiler` and runs it.
-fn compile(compiler: &mut Command, folder: &str, name: &str, extension: &str) {
-    let output = temp_dir();
-    let program = output.path().join(name);
-    let file = format!("crates/posix/tests/{folder}/{name}.{extension}");
-    let built = compiler.arg("-o").args([&program, &workspace_root().join(&file)]).status();
+/// Compiles `tests/c/NAME.c` and runs it under `policies`.
+fn c_under(name: &str, policies: &[&str]) {
+    let folder = temp_dir();
+    passes(&compile(cc(), &format!("c/{name}.c"), &folder.path().join(name)), policies);
+}
+
+fn cc() -> Command {
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-Wall", "-Werror", "-pthread"]);
+    compiler
+}
+
+/// Compiles `tests/FILE` by `compiler` into `output`, which it returns.
+fn compile(mut compiler: Command, file: &str, output: &Path) -> PathBuf {
+    let source = workspace_root().join("crates/posix/tests").join(file);
+    let built = compiler.arg("-o").args([output, &source]).status();
     assert!(built.expect("the compiler starts").success(), "{file} compiles");
-    passes(&program);
+    output.to_owned()
 }
 
 #[test]
@@ -76,8 +87,18 @@ fn cancels() {
 }
 
 #[test]
+fn clocks() {
+    c("clocks");
+}
+
+#[test]
 fn conditions() {
     c("conditions");
+}
+
+#[test]
+fn descriptors() {
+    c("descriptors");
 }
 
 #[test]
@@ -95,6 +116,12 @@ fn futexes() {
     c("futexes");
 }
 
+/// A policy with a quantum ends the turn of a task that sleeps in the kernel before its CPU is taken away.
+#[test]
+fn kept() {
+    c_under("kept", &POLICIES[..2]);
+}
+
 #[test]
 fn mutexes() {
     c("mutexes");
@@ -103,6 +130,11 @@ fn mutexes() {
 #[test]
 fn polls() {
     c("polls");
+}
+
+#[test]
+fn queues() {
+    c("queues");
 }
 
 #[test]
@@ -132,6 +164,41 @@ fn threads() {
 
 #[test]
 fn rust_s_standard_library() {
-    let edition = ["-O", "--edition", "2021"];
-    compile(Command::new("rustc").args(edition), "rust", "std_threads", "rs");
+    let (mut compiler, folder) = (Command::new("rustc"), temp_dir());
+    compiler.args(["-O", "--edition", "2021"]);
+    let program = compile(compiler, "rust/std_threads.rs", &folder.path().join("std_threads"));
+    passes(&program, &POLICIES);
+}
+
+#[test]
+fn a_rule_gives_the_threads_of_a_library_their_class() {
+    let folder = temp_dir();
+    let mut cxx = Command::new("g++");
+    cxx.args(["-std=c++17", "-O2", "-Wall", "-Werror", "-pthread", "-shared", "-fPIC"]);
+    let module = compile(cxx, "c/classes_module.cpp", &folder.path().join("libclasses.so"));
+    let mut linked = cc();
+    // Behind the source that needs it.
+    linked.arg("-Wl,--no-as-needed").arg(&module).arg("-Wl,-rpath").arg(folder.path());
+    let program = compile(linked, "c/classes.c", &folder.path().join("classes"));
+    for (rules, says) in [
+        ("be=other*", "library first"),
+        ("be=module:libclasses.so", "program first"),
+        ("lc=module:nothing;be=module:lib?lasses*;lc=*", "program first"),
+        ("lc=*;be=module:libclasses*", "library first"),
+        ("be=module:classes;lc=module:lib*", "library first"),
+    ] {
+        let settings = [("HEDDLE_PTHREAD_CLASSES", rules), ("HEDDLE_WORKERS", "1")];
+        let (status, output) = run(&program, Some("priority"), &settings);
+        assert!(status.success() && output.trim() == says, "{rules}: {status}, {output}");
+    }
+}
+
+#[test]
+fn sigquit_prints_a_report_if_the_program_leaves_it_alone() {
+    let folder = temp_dir();
+    let program = compile(cc(), "c/quits.c", &folder.path().join("quits"));
+    for policy in POLICIES {
+        let (status, output) = run(&program, Some(policy), &[("HEDDLE_PTHREAD_REPORT", "1")]);
+        assert!(status.success(), "{policy}: {status}\n{output}");
+    }
 }
