@@ -24,6 +24,7 @@ mod classes;
 mod clock;
 mod cond;
 mod cpu_clock;
+mod debug;
 mod errno;
 mod futex;
 mod image;

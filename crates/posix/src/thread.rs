@@ -35,7 +35,7 @@ pub(crate) struct Thread {
     pub(crate) wishes: Wishes,
     pub(crate) losses: Losses,
     /// The number that `gettid` returns.
-    tid: AtomicU32,
+    pub(crate) tid: AtomicU32,
     pub(crate) signals: signals::State,
     /// The record that was made before this one.
     next: AtomicPtr<Thread>,

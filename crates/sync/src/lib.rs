@@ -28,7 +28,7 @@ pub use end::{EndWord, Ended};
 pub use gate::Gate;
 pub use idle::IdleSet;
 pub use inbox::{Inbox, InboxNode};
-pub use lot::{Lot, LotNode};
+pub use lot::{Lot, LotLayout, LotNode};
 pub use spin::SpinLock;
 pub use wait_list::{WaitList, WaitNode};
 pub use wake::WakeWord;

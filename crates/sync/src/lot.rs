@@ -11,6 +11,7 @@
 use super::atomic::{AtomicU32, AtomicUsize, Ordering};
 use super::lock::Lock;
 use core::cell::{Cell, UnsafeCell};
+use core::mem::offset_of;
 use core::ptr;
 
 /// The number of lists. Two addresses in one list cost a comparison each, nothing else.
@@ -56,6 +57,34 @@ pub struct LotNode<W> {
     next: Cell<*const LotNode<W>>,
     prev: Cell<*const LotNode<W>>,
     woken: AtomicU32,
+}
+
+/// Where a debugger finds the waiters of a [`Lot`]. Sizes and offsets are in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LotLayout {
+    buckets: u32,
+    bucket_size: u32,
+    /// In a bucket: the address of its first node, or 0.
+    head: u32,
+    /// In a node: the address of the next one, or 0.
+    next: u32,
+    /// In a node: the address for which it waits.
+    key: u32,
+    /// In a node: its `W`.
+    who: u32,
+}
+
+impl<W> Lot<W> {
+    /// The layout of these lots.
+    pub const LAYOUT: LotLayout = LotLayout {
+        buckets: BUCKETS as u32,
+        bucket_size: size_of::<Bucket<W>>() as u32,
+        head: (offset_of!(Bucket<W>, ends) + offset_of!(Ends<W>, head)) as u32,
+        next: offset_of!(LotNode<W>, next) as u32,
+        key: offset_of!(LotNode<W>, key) as u32,
+        who: offset_of!(LotNode<W>, who) as u32,
+    };
 }
 
 // SAFETY: the ends and the nodes' links are used under the lock only.
