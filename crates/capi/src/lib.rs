@@ -1,5 +1,5 @@
-//! libheddle: Heddle's steering, agents and events for programs in C. `include/heddle/client.h`, `agent.h`
-//! and `event.h` are its documentation; a test compares them with the exported symbols.
+//! libheddle: Heddle's steering, agents, events and threads for programs in C. `include/heddle/client.h`, `agent.h`,
+//! `event.h` and `thread.h` are its documentation; a test compares them with the exported symbols.
 //!
 //! - **I1** No call ends the program: an error is a negative error number, or a null pointer and `errno`, and
 //!   a text ([`error::hd_error`]).
@@ -12,6 +12,9 @@ mod deploy;
 mod error;
 mod executor;
 mod kqueue;
+mod locks;
 mod map;
+mod preemption;
 mod steering;
 mod text;
+mod threads;

@@ -3,6 +3,7 @@
 use crate::config::RuntimeBuilder;
 use crate::runtime::Runtime;
 use crate::spawn::{Builder, JoinHandle};
+use std::io;
 
 impl Runtime {
     /// Returns a builder.
@@ -34,5 +35,20 @@ impl Runtime {
     {
         // SAFETY: closure and result borrow nothing.
         unsafe { Builder::new().spawn_on(self.engine, f) }.expect("cannot create a task")
+    }
+}
+
+impl Builder {
+    /// Creates the task in `runtime`.
+    ///
+    /// # Errors
+    /// As [`Builder::spawn`].
+    pub fn spawn_in<F, T>(self, runtime: &Runtime, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: closure and result borrow nothing.
+        unsafe { self.spawn_on(runtime.engine, f) }
     }
 }
