@@ -12,28 +12,35 @@ const PREFIX: &str = "heddle-kv-";
 /// # Errors
 /// Where the folder for temporary files cannot be written.
 pub fn make() -> io::Result<TempDir> {
-    let parent = std::env::temp_dir();
-    remove_orphans(&parent, |pid| Path::new("/proc").join(pid.to_string()).exists());
-    let prefix = format!("{PREFIX}{}-", std::process::id());
+    make_in(&std::env::temp_dir(), PREFIX)
+}
+
+/// The same in another folder, with a prefix of its own.
+///
+/// # Errors
+/// Where `parent` cannot be written.
+pub fn make_in(parent: &Path, prefix: &str) -> io::Result<TempDir> {
+    remove_orphans(parent, prefix, |pid| Path::new("/proc").join(pid.to_string()).exists());
+    let prefix = format!("{prefix}{}-", std::process::id());
     tempfile::Builder::new().prefix(&prefix).tempdir_in(parent)
 }
 
 /// Removes the directories of runners that were killed. What cannot be removed belongs to another user,
 /// or is gone already; neither concerns this run.
-fn remove_orphans(parent: &Path, lives: impl Fn(u32) -> bool) {
+fn remove_orphans(parent: &Path, prefix: &str, lives: impl Fn(u32) -> bool) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries {
         let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let owner = entry.file_name().to_str().and_then(owner);
+        let owner = entry.file_name().to_str().and_then(|name| owner(name, prefix));
         if is_dir && owner.is_some_and(|pid| !lives(pid)) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// The process that made the directory `name`; `None` for names that no runner gives.
-fn owner(name: &str) -> Option<u32> {
-    name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok()
+/// The process that made the directory `name`; `None` for names that no runner gives with this prefix.
+fn owner(name: &str, prefix: &str) -> Option<u32> {
+    name.strip_prefix(prefix)?.split_once('-')?.0.parse().ok()
 }
 
 #[cfg(test)]
@@ -48,7 +55,7 @@ mod tests {
             fs::create_dir(parent.path().join(name)).unwrap();
         }
         fs::write(parent.path().join("heddle-kv-7-file"), "").unwrap();
-        remove_orphans(parent.path(), |pid| pid == 8);
+        remove_orphans(parent.path(), PREFIX, |pid| pid == 8);
         let left = |name: &str| parent.path().join(name).exists();
         assert_eq!(names.map(left), [false, true, true, true]);
         assert!(left("heddle-kv-7-file"), "a file is nobody's directory");

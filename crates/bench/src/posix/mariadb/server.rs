@@ -12,6 +12,7 @@ use super::super::installed::{Installed, MARIADB};
 use super::super::launch;
 use super::super::system::System;
 use super::connection::Connection;
+use crate::kv::workdir::make_in;
 
 /// What creates a data directory.
 const INSTALL: Installed = Installed { program: "mariadb-install-db", ..MARIADB };
@@ -89,9 +90,8 @@ impl Store {
 
 /// A folder for the data. A socket's path must be short.
 fn folder() -> io::Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    let builder = builder.prefix("heddle-mariadb-");
-    builder.tempdir_in(MEMORY).or_else(|_| builder.tempdir())
+    let make = |parent: &Path| make_in(parent, "heddle-mariadb-");
+    make(Path::new(MEMORY)).or_else(|_| make(&std::env::temp_dir()))
 }
 
 fn option(name: &str, path: &Path) -> String {
