@@ -115,6 +115,7 @@ impl Policy for Mlfq {
     const NAME: &'static str = "mlfq";
     const MODEL: Model = Model::PerCpu;
     const WORK_CONSERVING: bool = true;
+    const EXTENDS: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         Ok(Mlfq {
@@ -171,7 +172,7 @@ impl Policy for Mlfq {
         let level = cx.task(task).policy.level();
         let above = queue.lists[..level].iter().any(|list| !list.is_empty());
         let limit = if above { self.quantum } else { self.quantum_of(level) };
-        per_cpu::after_looking(limit, self.quantum, ran)
+        per_cpu::until(limit, self.quantum, ran)
     }
 
     fn balance(&self, cx: &Cx<'_, Usage>, attempt: usize) -> Balance {
@@ -270,7 +271,7 @@ mod tests {
         harness.enqueue(0, 0, Enqueue::New);
         run(&mut harness, 0, 0, 10, Enqueue::Preempted);
         harness.dequeue(0);
-        assert_eq!(harness.tick(0, 0, us(10)), Resched::After(us(10)));
+        assert_eq!(harness.tick(0, 0, us(10)), Resched::Until(us(10)));
         harness.enqueue(0, 1, Enqueue::New);
         assert_eq!(harness.tick(0, 0, us(10)), Resched::Now);
     }

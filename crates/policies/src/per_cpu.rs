@@ -45,6 +45,16 @@ pub fn after_looking(limit: Ns, quantum: Ns, ran: Ns) -> Resched {
     }
 }
 
+/// The same if only a task that is enqueued can shrink the limit to `quantum`: hooks then need not look.
+#[inline]
+pub fn until(limit: Ns, quantum: Ns, ran: Ns) -> Resched {
+    match ran < quantum {
+        true => after(quantum, ran),
+        false if ran < limit => Resched::Until(limit - ran),
+        false => Resched::Now,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +78,17 @@ mod tests {
         assert_eq!(nearest(&[0, 1]), Some(2));
         assert_eq!(nearest(&[0, 1, 2, 3, 4]), Some(5));
         assert_eq!(nearest(&[0, 1, 2, 3, 4, 5, 6, 7]), None);
+    }
+
+    #[test]
+    fn a_limit_that_only_arrivals_shrink_is_asked_about_once_a_quantum_is_over() {
+        let us = Ns::from_us;
+        assert_eq!(super::until(us(30), us(10), us(0)), Resched::After(us(10)));
+        assert_eq!(super::until(us(30), us(10), us(4)), Resched::After(us(6)));
+        assert_eq!(super::until(us(30), us(10), us(10)), Resched::Until(us(20)));
+        assert_eq!(super::until(us(30), us(10), us(29)), Resched::Until(us(1)));
+        assert_eq!(super::until(us(30), us(10), us(30)), Resched::Now);
+        assert_eq!(super::until(us(10), us(10), us(10)), Resched::Now);
     }
 
     fn from<T>(cx: &Cx<'_, T>, attempt: usize) -> Option<CpuId> {

@@ -65,6 +65,7 @@ impl Policy for TwoQueue {
     const NAME: &'static str = "two-queue";
     const MODEL: Model = Model::PerCpu;
     const WORK_CONSERVING: bool = true;
+    const EXTENDS: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         let quantum = params.ns("quantum", Ns::from_us(100))?;
@@ -114,11 +115,10 @@ impl Policy for TwoQueue {
         cx.nearest_idle(home).unwrap_or(home)
     }
 
-    /// While a preempted task runs its long quantum, a new one may arrive, which should not wait for
-    /// `long`.
+    /// A new task that arrives while a preempted one runs its long quantum does not wait for `long`.
     #[inline]
     fn tick(&self, cx: &Cx<'_, Outlived>, queue: &mut Queues, task: TaskId, ran: Ns) -> Resched {
-        per_cpu::after_looking(self.limit(cx, queue, task), self.quantum, ran)
+        per_cpu::until(self.limit(cx, queue, task), self.quantum, ran)
     }
 
     fn balance(&self, cx: &Cx<'_, Outlived>, attempt: usize) -> Balance {
@@ -206,8 +206,8 @@ mod tests {
         harness.enqueue(0, 0, Enqueue::Preempted);
         assert_eq!(harness.dequeue(0), Some(0));
         assert_eq!(harness.tick(0, 0, us(3)), Resched::After(us(7)));
-        assert_eq!(harness.tick(0, 0, us(10)), Resched::After(us(10)));
-        assert_eq!(harness.tick(0, 0, us(30)), Resched::After(us(5)));
+        assert_eq!(harness.tick(0, 0, us(10)), Resched::Until(us(25)));
+        assert_eq!(harness.tick(0, 0, us(30)), Resched::Until(us(5)));
         assert_eq!(harness.tick(0, 0, us(35)), Resched::Now);
         harness.enqueue(0, 1, Enqueue::New);
         assert_eq!(harness.tick(0, 0, us(9)), Resched::After(us(1)));

@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | off | [`OFF`] | set: a turn begins while others wait; a thread that enqueues for this CPU asks ([`Alarm::ask`]) |
 //! | set | a time stamp to come | put off, rung; off: the worker rests, blocks or has lost its CPU |
+//! | late | set, and `is_late` | brought forward, to the end of the quantum, by a thread that enqueues for this CPU |
 //! | rung | a time stamp that is past | set: by the look that it leads to, or by the next turn; off: nothing waits |
 //! | none | [`NONE`] | nothing: no quantum, or no timer to be had |
 //!
@@ -19,6 +20,11 @@
 //! that begins keeps a timer that fires between a half and one and a half quanta from then. Turns shorter than that
 //! push it back, once in a quantum, and are never interrupted. If it interrupts a turn younger than the quantum, it is
 //! set to the rest of it. So a task is asked to yield after one quantum at the earliest, one and a half at the latest.
+//!
+//! A task that the policy lets run for longer, provided that nothing is enqueued meanwhile ([`Resched::Until`]), has a
+//! late alarm: on a virtual machine an interrupt costs 40 us, so looking once a quantum takes a good part of the CPU.
+//!
+//! [`Resched::Until`]: heddle_core::Resched::Until
 //!
 //! # Without a CPU
 //!
@@ -30,13 +36,14 @@
 //!
 //! Only the worker turns it off, after it has seen an empty queue, and checks the queue once more afterwards, with a
 //! full fence in between. Likewise, a thread that enqueues writes the queue first and then checks the alarm. So one of
-//! them sees the other. A turn that begins never turns it off. Anything that still goes wrong (the number of timers is
+//! them sees the other. It becomes late in the same way: the worker first says so ([`Alarm::before_late`]), then looks
+//! into the queue, and sets it late only if no thread has asked since. A turn that begins never turns it off. Anything that still goes wrong (the number of timers is
 //! limited; a program deletes ours) is noticed by the ticker within a millisecond or two.
 
 use heddle_core::Ns;
 use heddle_sys::clock;
 use heddle_sys::timer::ThreadTimer;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The signal: ignored by default, so that a stray one does no harm.
 pub(crate) const SIGNAL: i32 = libc::SIGURG;
@@ -67,6 +74,8 @@ pub(crate) struct Alarm {
     /// The number of the CPU-time timer.
     recall: AtomicI32,
     rings_at: AtomicU64,
+    /// It is set later than the end of the quantum, or about to be, and no thread has asked since.
+    is_late: AtomicBool,
     /// Ticks of the time stamp counter.
     quantum: AtomicU64,
     /// How many times in a row it found its task in the C library.
@@ -79,6 +88,7 @@ impl Default for Alarm {
             timer: AtomicI32::new(0),
             recall: AtomicI32::new(NO_TIMER),
             rings_at: AtomicU64::new(NONE),
+            is_late: AtomicBool::new(false),
             quantum: AtomicU64::new(0),
             retries: AtomicU32::new(0),
         }
@@ -140,31 +150,86 @@ impl Alarm {
         self.rings_at.load(Ordering::Relaxed) != NONE
     }
 
-    /// A turn begins at the time stamp `now`. `waits` says whether anything else wants the CPU.
+    /// A turn begins at the time stamp `now`. `waits` says whether anything else wants the CPU; `late`, which calls
+    /// [`Alarm::before_late`] first, how long the task may run if nothing is enqueued, if that is more than a quantum.
     #[inline(always)]
-    pub(crate) fn turn_begins(&self, now: u64, quantum: u64, waits: impl FnOnce() -> bool) {
+    pub(crate) fn turn_begins(
+        &self,
+        now: u64,
+        quantum: u64,
+        waits: impl FnOnce() -> bool,
+        late: impl FnOnce() -> Option<Ns>,
+    ) {
         let rings_at = self.rings_at.load(Ordering::Relaxed);
         // One comparison: not sooner than half a quantum from now and not later than one and a half.
         if rings_at.wrapping_sub(now + quantum / 2) > quantum
             && rings_at != NONE
             && (rings_at != OFF || waits())
         {
-            self.put_off(now, quantum, rings_at);
+            self.put_off(now, quantum, rings_at, late);
         }
     }
 
     #[cold]
-    fn put_off(&self, now: u64, quantum: u64, rings_at: u64) {
+    fn put_off(&self, now: u64, quantum: u64, rings_at: u64, late: impl FnOnce() -> Option<Ns>) {
         self.retries.store(0, Ordering::Relaxed);
         // Short turns set it once a quantum; if it has fired, turns are not short.
-        let short = now < rings_at && rings_at < now + quantum / 2;
-        self.set(now, if short { quantum + quantum / 2 } else { quantum });
+        if now < rings_at && rings_at < now + quantum / 2 {
+            return self.set(now, quantum + quantum / 2);
+        }
+        match late() {
+            Some(limit) => self.set_late(now, clock::ns_to_ticks(limit), quantum),
+            None => self.set(now, quantum),
+        }
     }
 
     /// Sets it to fire `ticks` from `now`.
     fn set(&self, now: u64, ticks: u64) {
+        self.is_late.store(false, Ordering::Relaxed);
+        self.set_timer(now, ticks);
+    }
+
+    fn set_timer(&self, now: u64, ticks: u64) {
         self.rings_at.store(now + ticks, Ordering::Relaxed);
         self.timer().set(clock::ticks_to_ns(ticks));
+    }
+
+    /// For its worker, before it looks into the queue: a thread that enqueues from now on is noticed by
+    /// [`Alarm::set_late`].
+    pub(crate) fn before_late(&self) {
+        self.is_late.store(self.exists(), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The look into the queue found that it is not to be late.
+    pub(crate) fn not_late(&self) {
+        self.is_late.store(false, Ordering::Relaxed);
+    }
+
+    /// Sets it to fire `limit` ticks from `now`, or `soon` ticks if a thread has enqueued a task since
+    /// [`Alarm::before_late`].
+    fn set_late(&self, now: u64, limit: u64, soon: u64) {
+        // It may be set so already; a system call is dearer than a look that comes a little early.
+        let (rings_at, at) = (self.rings_at.load(Ordering::Relaxed), now + limit);
+        let is_set = now < rings_at && rings_at <= at && at - rings_at <= soon / 2;
+        if !is_set {
+            self.set_timer(now, limit);
+        }
+        if !self.is_late() {
+            self.set_timer(now, soon);
+        }
+    }
+
+    /// As [`Alarm::set_late`], from now.
+    pub(crate) fn set_late_after(&self, limit: Ns, soon: Ns) {
+        if self.exists() {
+            self.set_late(clock::ticks(), clock::ns_to_ticks(limit), clock::ns_to_ticks(soon));
+        }
+    }
+
+    /// Returns whether its task may run for longer than a quantum if nothing is enqueued.
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_late.load(Ordering::Relaxed)
     }
 
     /// Sets it to fire after `time`.
@@ -184,14 +249,30 @@ impl Alarm {
             self.timer().stop();
         }
         self.rings_at.store(OFF, Ordering::Relaxed);
+        self.not_late();
     }
 
     /// A task waits for the CPU of a task whose turn began at the time stamp `began`: sets the alarm to the end of that
-    /// quantum, or to now if that has passed. For any thread.
+    /// quantum, or to now if that has passed. So is a late one. For any thread.
     #[inline]
     pub(crate) fn ask(&self, began: impl FnOnce() -> u64) {
-        if self.rings_at.load(Ordering::Relaxed) == OFF {
+        if self.is_late() {
+            self.bring_forward(began());
+        } else if self.rings_at.load(Ordering::Relaxed) == OFF {
             self.summon(began());
+        }
+    }
+
+    #[cold]
+    fn bring_forward(&self, began: u64) {
+        if !self.is_late.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let now = clock::ticks();
+        let at = now.max(began + self.quantum.load(Ordering::Relaxed));
+        // The worker may be setting it, too. Too early, it is set to the rest of the quantum.
+        if at < self.rings_at.load(Ordering::Relaxed) {
+            self.set_timer(now, at - now);
         }
     }
 
@@ -273,7 +354,7 @@ mod tests {
                     .store(now + rng.below(100 * Q as usize) as u64, Ordering::Relaxed),
                 _ => {}
             }
-            alarm.turn_begins(now, Q, || true);
+            alarm.turn_begins(now, Q, || true, || None);
             let after = rings_at(&alarm) - now;
             assert!((Q / 2..=Q + Q / 2).contains(&after), "{after}");
         }
@@ -284,7 +365,7 @@ mod tests {
         let (alarm, mut set) = (alarm(), 0);
         for turn in 0..1000 {
             let (now, before) = (1_000_000_000 + turn * Q / 100, rings_at(&alarm));
-            alarm.turn_begins(now, Q, || true);
+            alarm.turn_begins(now, Q, || true, || None);
             set += u64::from(rings_at(&alarm) != before);
             assert!(before > now);
         }
@@ -294,16 +375,16 @@ mod tests {
     #[test]
     fn long_turns_have_exactly_a_quantum() {
         let (alarm, now) = (alarm(), 1_000_000_000);
-        alarm.turn_begins(now, Q, || true);
+        alarm.turn_begins(now, Q, || true, || None);
         assert_eq!(rings_at(&alarm), now + Q);
-        alarm.turn_begins(now + Q + 1, Q, || true);
+        alarm.turn_begins(now + Q + 1, Q, || true, || None);
         assert_eq!(rings_at(&alarm), now + 2 * Q + 1);
     }
 
     #[test]
     fn it_stays_off_while_no_task_waits_and_is_set_for_one_that_arrives() {
         let (alarm, now) = (alarm(), clock::ticks());
-        alarm.turn_begins(now, Q, || false);
+        alarm.turn_begins(now, Q, || false, || None);
         assert!(alarm.is_off());
         let later = now + (1 << 40);
         alarm.ask(|| later);
@@ -317,9 +398,66 @@ mod tests {
     }
 
     #[test]
+    fn a_late_alarm_is_brought_forward_once_to_the_end_of_the_quantum() {
+        let (alarm, later) = (alarm(), clock::ticks() + (1 << 40));
+        alarm.turn_begins(
+            later,
+            Q,
+            || true,
+            || {
+                alarm.before_late();
+                Some(clock::ticks_to_ns(10 * Q))
+            },
+        );
+        let late = rings_at(&alarm) - later;
+        assert!((10 * Q - 10..=10 * Q).contains(&late), "{late}");
+        alarm.ask(|| later);
+        assert_eq!((rings_at(&alarm), alarm.is_late()), (later + Q, false));
+        alarm.ask(|| later - Q / 2);
+        assert_eq!(rings_at(&alarm), later + Q, "asked already");
+    }
+
+    #[test]
+    fn one_that_has_rung_is_set_again_however_little_of_the_turn_is_left() {
+        let (alarm, now) = (alarm(), clock::ticks());
+        alarm.before_late();
+        alarm.rings_at.store(now, Ordering::Relaxed);
+        alarm.set_late(now, 10, Q);
+        assert_eq!(rings_at(&alarm), now + 10);
+        // It rings somewhat before the end: that is soon enough.
+        alarm.set_late(now - Q / 4, Q / 4 + 20, Q);
+        assert_eq!(rings_at(&alarm), now + 10);
+        alarm.set_late(now - Q / 4, Q, Q);
+        assert_eq!(rings_at(&alarm), now + Q - Q / 4);
+    }
+
+    #[test]
+    fn an_alarm_is_not_late_if_a_task_is_enqueued_after_the_look() {
+        for was_off in [true, false] {
+            let (alarm, later) = (alarm(), clock::ticks() + (1 << 40));
+            if !was_off {
+                alarm.turn_begins(later - 3 * Q, Q, || true, || None);
+            }
+            alarm.turn_begins(
+                later,
+                Q,
+                || true,
+                || {
+                    alarm.before_late();
+                    alarm.ask(|| later);
+                    Some(clock::ticks_to_ns(10 * Q))
+                },
+            );
+            assert_eq!((rings_at(&alarm), alarm.is_late()), (later + Q, false));
+        }
+    }
+
+    #[test]
     fn a_worker_without_a_quantum_has_none() {
         let alarm = Alarm::default();
-        alarm.turn_begins(clock::ticks(), Q, || true);
+        alarm.turn_begins(clock::ticks(), Q, || true, || None);
+        alarm.before_late();
+        alarm.set_late_after(Ns::ZERO, Ns::ZERO);
         alarm.ask(|| 0);
         alarm.set_after(Ns::ZERO);
         alarm.off();

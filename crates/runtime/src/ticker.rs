@@ -5,8 +5,8 @@
 //! - *Sockets and timers* have not been polled by any worker: their tasks are queued, so any worker can take them. This
 //!   bounds their delay under a policy without a quantum, whose workers poll only every 61 direct switches.
 //!
-//! Each worker's own [alarm](crate::alarm) ends quanta. If a task computes alone, its alarm is off, and this thread
-//! sleeps in the poll in its stead. It sleeps indefinitely while every worker does.
+//! Each worker's own [alarm](crate::alarm) ends quanta. If a task computes alone, its alarm is off, and if it has a long
+//! turn, its alarm is late: this thread sleeps in the poll in its stead. It sleeps indefinitely while every worker does.
 
 use crate::engine::Engine;
 use crate::task::{Task, TaskRef};
@@ -21,6 +21,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Time between two checks, and how long a worker must be off the CPU in the kernel before its queue is taken.
 const PERIOD: Ns = Ns::from_ms(1);
+
+/// How long it watches sockets and timers for a worker that computes: what arrives ends a long turn, and the next one may
+/// begin soon.
+const WATCH: Ns = Ns::from_ms(4);
 
 /// Number of checks that find every worker asleep before the ticker sleeps until it is woken.
 const IDLE_LOOKS: u32 = 5;
@@ -38,7 +42,7 @@ fn run(engine: &'static dyn Engine) {
     thread::make_punctual();
     let core = engine.core();
     let mut watches = core.watches.lock().unwrap_or_else(|e| e.into_inner());
-    let (mut idle_looks, mut data) = (0, false);
+    let (mut idle_looks, mut data, mut watch_until) = (0, false, Ns::ZERO);
     while !(core.is_stopping() && (core.is_over() || engine.is_drained())) {
         let mut busy = false;
         for cpu in 0..core.cpus.len() {
@@ -53,7 +57,10 @@ fn run(engine: &'static dyn Engine) {
             core.park_ticker();
             idle_looks = 0;
         }
-        data = sleep(engine, !data);
+        if is_watch_wanted(engine) {
+            watch_until = clock::now() + WATCH;
+        }
+        data = sleep(engine, clock::now() < watch_until, data);
     }
 }
 
@@ -63,26 +70,32 @@ fn busy_server(engine: &'static dyn Engine, cpu: usize) -> Option<&'static Remot
     (!worker.current.load(Ordering::Relaxed).is_null()).then_some(worker)
 }
 
-/// Sleeps until the next check is due. If a task computes alone and `in_poll`, sockets and timers end the sleep.
-/// Returns whether sockets did.
-fn sleep(engine: &'static dyn Engine, in_poll: bool) -> bool {
+/// Sleeps until the next check is due; while `watch`, sockets and timers end the sleep. Returns whether sockets did. If
+/// they ended the last one (`data`), what arrives now waits for a quantum first: the ticker must not run all the time.
+fn sleep(engine: &'static dyn Engine, watch: bool, data: bool) -> bool {
     let core = engine.core();
-    let computes_alone = |cpu| {
-        let worker = busy_server(engine, cpu);
-        worker.is_some_and(|worker| worker.over.load(Ordering::Relaxed))
-    };
-    let watched = in_poll && core.inputs.exist() && (0..core.cpus.len()).any(computes_alone);
-    if !watched {
+    if !watch || !core.inputs.exist() {
         thread::sleep(PERIOD);
         return false;
     }
     core.inputs.while_watched(|| {
+        if data {
+            thread::sleep(core.settings.quantum.unwrap_or(PERIOD).min(PERIOD));
+        }
         let time = (core.inputs.timers.next() - clock::now()).min(PERIOD);
         if core.inputs.poller.is_active() {
             return core.inputs.poller.await_ready(time);
         }
         thread::sleep(time);
         false
+    })
+}
+
+/// Returns whether a worker computes without looking at sockets and timers: alone, or in a long turn.
+fn is_watch_wanted(engine: &'static dyn Engine) -> bool {
+    (0..engine.core().cpus.len()).any(|cpu| {
+        let worker = busy_server(engine, cpu);
+        worker.is_some_and(|w| w.over.load(Ordering::Relaxed) || w.alarm.is_late())
     })
 }
 

@@ -272,20 +272,33 @@ impl Worker {
         unsafe { (*self.held.get()).unlock() };
     }
 
-    /// Starts the quantum of its task. `waits` says whether anything else wants the CPU.
+    /// Starts the quantum of its task; see [`Alarm::turn_begins`].
     #[inline(always)]
-    pub(crate) fn begin_turn(&self, quantum: u64, waits: impl FnOnce() -> bool) {
+    pub(crate) fn begin_turn(
+        &self,
+        quantum: u64,
+        waits: impl FnOnce() -> bool,
+        late: impl FnOnce() -> Option<Ns>,
+    ) {
         let now = clock::ticks();
         self.started.store(now, Ordering::Relaxed);
         self.look_at.set(now + quantum);
         self.over.store(false, Ordering::Relaxed);
-        self.alarm.turn_begins(now, quantum, waits);
+        self.alarm.turn_begins(now, quantum, waits, late);
     }
 
     /// Makes its task check again after `time`.
     pub(crate) fn look_after(&self, time: Ns) {
         self.look_at.set(clock::ticks() + clock::ns_to_ticks(time));
         self.alarm.set_after(time);
+    }
+
+    /// Its task has used up its `quantum` and may run for `limit`, unless a task is enqueued. If it makes calls it checks
+    /// after a quantum all the same. Follows [`Alarm::before_late`].
+    pub(crate) fn look_late(&self, limit: Ns, quantum: Ns) {
+        self.over.store(true, Ordering::Relaxed);
+        self.look_at.set(clock::ticks() + clock::ns_to_ticks(quantum));
+        self.alarm.set_late_after(limit, quantum);
     }
 
     /// Handles an early interrupt, which comes if the task's turn is younger than the alarm: sets the alarm to the rest

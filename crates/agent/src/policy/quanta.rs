@@ -43,6 +43,10 @@ impl<P: Policy> Scheduler<'_, P> {
             Some(ran) => match self.tick(cpu, task, ran) {
                 Resched::Now => return self.replace(cpu),
                 Resched::After(time) => now + time,
+                Resched::Until(time) => {
+                    self.overdue.insert(cpu);
+                    now + time
+                }
                 Resched::Never => Ns::MAX,
             },
         };

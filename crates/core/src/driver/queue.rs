@@ -62,7 +62,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
     pub fn tick(&mut self, task: TaskId, ran: Ns) -> Resched {
         let answer = self.call("tick", |policy, cx, queue| policy.tick(cx, queue, task, ran));
         self.publish();
-        if answer == Resched::After(Ns::ZERO) {
+        if matches!(answer, Resched::After(Ns::ZERO) | Resched::Until(Ns::ZERO)) {
             self.driver.broke(Rule::NoProgress);
         }
         answer

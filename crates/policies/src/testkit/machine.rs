@@ -272,7 +272,7 @@ impl<P: Policy> Machine<P> {
         for _ in 0..DELAYS {
             let Some(run) = self.ledger.running[cpu.index()] else { return Ok(()) };
             match self.ask(cpu, run)? {
-                Resched::After(more) => {
+                Resched::After(more) | Resched::Until(more) => {
                     self.pass(more);
                     looks += usize::from(self.policy.quantum().is_some_and(|least| more >= least));
                     if looks == LOOKS {

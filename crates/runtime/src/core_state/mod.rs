@@ -26,8 +26,8 @@ use crate::watches::Watches;
 use crate::worker::Worker;
 use heddle_core::{CpuInfo, Ns};
 use heddle_sync::park::Parking;
-use heddle_sys::futex;
 use heddle_sys::thread::Promptness;
+use heddle_sys::{clock, futex};
 use std::fmt::Display;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -180,6 +180,19 @@ impl Core {
         let exited: u64 = stats().map(|stats| stats.exited.get()).sum();
         let spawned: u64 = stats().map(|stats| stats.spawned.get()).sum();
         (self.spawned_outside.load(Ordering::Relaxed) + spawned).saturating_sub(exited) as usize
+    }
+
+    /// Returns how long a task may run that has `limit` if nothing is enqueued: no longer than until it must look after
+    /// sockets and timers, which it does after each `quantum` unless others do.
+    pub(crate) fn late(&self, limit: Ns, quantum: Ns) -> Ns {
+        if self.settings.has_dispatcher || !self.inputs.exist() {
+            return limit;
+        }
+        match self.inputs.are_watched() {
+            true => limit.min((self.inputs.timers.next() - clock::now()).max(quantum)),
+            // The ticker sees that this one is late, and will watch within a millisecond.
+            false => limit.min(quantum),
+        }
     }
 
     /// The task of `worker`, the caller's, has used up its quantum, and nothing else wants the CPU.

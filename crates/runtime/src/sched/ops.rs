@@ -158,10 +158,20 @@ impl<P: Policy> Scheduler for Shared<P> {
         }
         let waiting = self.is_work_waiting(worker.cpu());
         let ran = worker.ran();
+        if P::EXTENDS && waiting {
+            worker.alarm.before_late();
+        }
         let answer = if waiting { self.tick(worker, ran) } else { None };
         match answer {
-            Some(Resched::Now) => return Some(self.preempt(task)),
+            Some(Resched::Now) => {
+                worker.alarm.not_late();
+                return Some(self.preempt(task));
+            }
             Some(Resched::After(more)) => worker.look_after(more),
+            Some(Resched::Until(limit)) => {
+                let quantum = core.settings.quantum.unwrap_or(limit);
+                worker.look_late(core.late(limit, quantum), quantum);
+            }
             Some(Resched::Never) => worker.look_no_more(),
             // The queue is locked.
             None if waiting => worker.look_after(Ns(ran.0 / 4)),

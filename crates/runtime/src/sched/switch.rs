@@ -7,7 +7,7 @@ use crate::switch::finish_switch;
 use crate::task::{Next, Task, TaskRef};
 use crate::worker::{After, BUDGET, Worker};
 use heddle_arch::{PreemptCount, switch};
-use heddle_core::Policy;
+use heddle_core::{Ns, Policy, Resched};
 use heddle_sys::clock;
 use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
@@ -62,9 +62,26 @@ impl<P: Policy> Shared<P> {
             worker.asked.store(false, Ordering::Relaxed);
         }
         if let Some(quantum) = self.quantum_ticks {
-            worker.begin_turn(quantum, || {
-                self.domain_of(worker.cpu()).len() != 0 || self.core.inputs.exist()
-            });
+            let waits = || self.domain_of(worker.cpu()).len() != 0 || self.core.inputs.exist();
+            worker.begin_turn(quantum, waits, || self.late_end(worker));
+        }
+    }
+
+    /// Returns how long the task whose turn begins may run if nothing is enqueued, if that is more than a quantum. The
+    /// lock of the worker's queue is held.
+    fn late_end(&self, worker: &Worker) -> Option<Ns> {
+        let quantum = self.core.settings.quantum.filter(|_| P::EXTENDS)?;
+        worker.alarm.before_late();
+        let domain = self.domain_of(worker.cpu());
+        self.drain_inbox(domain);
+        // SAFETY: `dispatch` has stored it; a task's block is never unmapped.
+        let task = unsafe { worker.current.load(Ordering::Relaxed).as_ref() }?;
+        match self.locked(domain, worker.cpu(), &domain.rng).tick(task.id(), quantum) {
+            Resched::Until(more) => Some(self.core.late(quantum + more, quantum)),
+            _ => {
+                worker.alarm.not_late();
+                None
+            }
         }
     }
 

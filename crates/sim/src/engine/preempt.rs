@@ -38,6 +38,11 @@ impl<P: Policy> Engine<'_, P> {
             // A local timer fires again after a quantum, whatever the policy answers.
             Resched::Now => self.first_check(now),
             Resched::After(time) => now + time,
+            Resched::Until(time) if self.preemption.skip && !local => {
+                self.overdue.insert(cpu);
+                now + time
+            }
+            Resched::Until(time) => self.first_check(now).min(now + time),
             Resched::Never if local => self.first_check(now),
             Resched::Never => Ns::MAX,
         };
