@@ -11,7 +11,7 @@ use crate::sys::syscall;
 use crate::thread::Thread;
 use heddle_core::Ns;
 use heddle_rt::raw::RawTask;
-use heddle_sys::thread::blocked_in;
+use heddle_sys::thread::Blocked;
 use heddle_sys::{clock, signal};
 use std::ffi::CStr;
 use std::fmt::Write as _;
@@ -25,7 +25,6 @@ struct Site {
     count: AtomicU64,
 }
 
-/// Only the ticker adds to them.
 static SITES: [Site; 256] = [const {
     Site { at: AtomicUsize::new(0), number: AtomicI64::new(0), count: AtomicU64::new(0) }
 }; 256];
@@ -74,9 +73,9 @@ impl Losses {
     }
 }
 
-/// Called by the ticker when `task` has lost its CPU: it sleeps on the kernel thread `tid`.
-pub(crate) fn on_take_over(task: RawTask, tid: u32) {
-    match blocked_in(tid) {
+/// Called when `task` has lost its CPU because it sleeps in the kernel, in `call` if that is known.
+pub(crate) fn on_take_over(task: RawTask, call: Option<Blocked>) {
+    match call {
         Some(call) => count(call.at, call.number),
         None => drop(ELSEWHERE.fetch_add(1, Ordering::Relaxed)),
     }
@@ -88,12 +87,12 @@ pub(crate) fn on_take_over(task: RawTask, tid: u32) {
 
 fn count(at: usize, number: i64) {
     for site in &SITES {
-        let known = site.at.load(Ordering::Relaxed);
-        if known == 0 {
-            site.number.store(number, Ordering::Relaxed);
-            site.at.store(at, Ordering::Release);
-        }
-        if known == 0 || known == at {
+        let claim = site.at.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed);
+        if claim.is_ok() || claim == Err(at) {
+            // A call that a signal has ended does not tell its number.
+            if claim.is_ok() || number != Blocked::UNKNOWN {
+                site.number.store(number, Ordering::Relaxed);
+            }
             site.count.fetch_add(1, Ordering::Relaxed);
             return;
         }

@@ -37,7 +37,7 @@
 //! | switching contexts | `switch`, `preempt`, `wake`, `trace`, `alloc`, `interpose`, `kernel_thread` |
 //! | how tasks and threads wait | [`sync`], `time`, `poller`, `join` |
 //! | a runtime without its policy: shared state, its threads' interface | `core_state`, `engine`, `domain` |
-//! | its threads | `threads`, `ticker` |
+//! | its threads | `threads`, `take_over`, `ticker` |
 //! | its policy | `sched` |
 //! | starting and stopping it | `blocking`, `runtime`, `config`, `ambient` |
 //! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, `virtual_time` |
@@ -98,6 +98,7 @@ mod stack_cache;
 mod stats;
 mod switch;
 pub mod sync;
+mod take_over;
 mod task;
 mod task_local;
 mod threads;

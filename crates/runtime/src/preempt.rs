@@ -45,6 +45,7 @@ use crate::task::{GUARD, Next, Task};
 use crate::worker::{Remote, Worker};
 use heddle_arch::PreemptCount;
 use heddle_core::Ns;
+use heddle_sys::thread::Blocked;
 use std::io;
 use std::marker::PhantomData;
 use std::ptr;
@@ -260,6 +261,12 @@ extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut 
         }
         worker.stats.meter.on_interrupt(&task.cpu_time);
         let errno = *libc::__errno_location();
+        if let Some(call) = code::interrupted_call(context)
+            && gives_cpu_away(task, call)
+        {
+            *libc::__errno_location() = errno;
+            return;
+        }
         let sp = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
         if code::is_held_in(at, sp) {
             PreemptCount::set_pending();
@@ -282,6 +289,17 @@ extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut 
             take_pending();
         }
         attend(at, context);
+    }
+}
+
+/// `task` was interrupted in a system call in which it slept. Returns whether it goes on without a CPU.
+fn gives_cpu_away(task: &'static Task, call: Blocked) -> bool {
+    // SAFETY: a task runs on a worker. What becomes pending meanwhile is answered when it computes.
+    unsafe {
+        PreemptCount::set_depth(1);
+        let is_gone = task.sched().give_cpu_away(task, call);
+        let _ = PreemptCount::enable();
+        is_gone
     }
 }
 

@@ -14,12 +14,14 @@ use crate::poller::Poller;
 use crate::preempt;
 use crate::spawn::{Builder, Created};
 use crate::sync::waiter::{self, Limit};
+use crate::take_over;
 use crate::task::{Task, TaskRef};
 use crate::tls::{self, dtors};
 use crate::worker::Worker;
 use heddle_arch::PreemptCount;
 use heddle_core::{Class, Ns, TaskAttrs};
 use heddle_sys::clock;
+use heddle_sys::thread::Blocked;
 use std::fmt::Display;
 use std::io;
 use std::ops::Range;
@@ -347,17 +349,19 @@ pub fn arm(fd: RawFd, events: u32) -> bool {
     unsafe { ARMED.load(Ordering::Acquire).as_ref() }.is_some_and(|poller| poller.arm(fd, events))
 }
 
-/// Makes `look` be called each time a task has lost its CPU because it sleeps in the kernel, with the task and the id
-/// of its kernel thread, on a thread of the runtime's. It allocates nothing and waits for nothing.
-pub fn hook_take_over(look: fn(RawTask, u32)) {
+/// Makes `look` be called each time a task has lost its CPU because it sleeps in the kernel, with the task and the call
+/// in which it sleeps, if that is known: by a thread of the runtime's or in a signal's handler. It allocates nothing and
+/// waits for nothing.
+pub fn hook_take_over(look: fn(RawTask, Option<Blocked>)) {
     static LOOK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
-    fn pass_on(task: TaskRef, tid: u32) {
+    fn pass_on(task: TaskRef, call: Option<Blocked>) {
         // SAFETY: stored before this function was made the hook.
-        let look: fn(RawTask, u32) = unsafe { std::mem::transmute(LOOK.load(Ordering::Acquire)) };
-        look(RawTask(task), tid);
+        let look: fn(RawTask, Option<Blocked>) =
+            unsafe { std::mem::transmute(LOOK.load(Ordering::Acquire)) };
+        look(RawTask(task), call);
     }
     LOOK.store(look as *mut (), Ordering::Release);
-    crate::ticker::hook_take_over(pass_on);
+    take_over::hook(pass_on);
 }
 
 /// Gives the calling task's CPU to another worker; the task goes on beside the runtime, on its kernel thread, which may

@@ -181,6 +181,7 @@ pub(crate) fn stats_of(engine: &'static dyn Engine) -> Stats {
         stats.sleeps += worker.stats.sleeps.get();
         stats.interrupts += worker.stats.interrupts.get();
         stats.preemptions_skipped += worker.stats.skipped.get();
+        stats.takeovers += worker.stats.takeovers.get();
     }
     stats.kernel_threads -= retired.min(stats.kernel_threads);
     stats

@@ -30,6 +30,7 @@ pub(crate) struct WorkerStats {
     pub(crate) sleeps: Counter,
     pub(crate) interrupts: Counter,
     pub(crate) skipped: Counter,
+    pub(crate) takeovers: Counter,
     pub(crate) meter: Meter,
 }
 

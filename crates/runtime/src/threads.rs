@@ -5,7 +5,7 @@
 //! memory they need is mapped ([`kernel_thread`], [`Worker::create`]), exists since the runtime started, or is a link
 //! in the objects they work on. Only the last to leave a runtime frees memory: the runtime's own.
 
-use crate::core_state::Placed;
+use crate::core_state::{Core, Placed};
 use crate::engine::Engine;
 use crate::kernel_thread::{self, Name};
 use crate::preempt;
@@ -64,12 +64,7 @@ pub(crate) fn hand_over(engine: &'static dyn Engine, worker: &'static Remote) {
     let (core, cpu) = (engine.core(), worker.cpu());
     let spare = core.servers.spares().pop();
     match spare {
-        Some(spare) => {
-            spare.cpu.store(cpu as u32, Ordering::Relaxed);
-            core.cpus[cpu].attach(spare);
-            spare.spare_word.store(1, Ordering::Release);
-            futex::wake(&spare.spare_word, 1);
-        }
+        Some(spare) => attach(core, cpu, spare),
         // No thread is available: better late than never.
         None if start_worker(engine, cpu).is_err() => {
             core.cpus[cpu].attach(worker);
@@ -77,6 +72,29 @@ pub(crate) fn hand_over(engine: &'static dyn Engine, worker: &'static Remote) {
         }
         None => {}
     }
+}
+
+/// Puts a spare in charge of the CPU of `worker`, the caller's, which has it. Returns false if there is no spare.
+pub(crate) fn hand_over_to_spare(engine: &'static dyn Engine, worker: &'static Remote) -> bool {
+    let core = engine.core();
+    let spare = core.servers.spares().pop();
+    let Some(spare) = spare else { return false };
+    if worker.attached.swap(false, Ordering::AcqRel) {
+        worker.alarm.off();
+        attach(core, worker.cpu(), spare);
+    } else {
+        // The ticker was faster.
+        core.servers.spares().push(spare);
+    }
+    true
+}
+
+/// Puts a spare, which waits, in charge of `cpu`.
+fn attach(core: &Core, cpu: usize, spare: &'static Remote) {
+    spare.cpu.store(cpu as u32, Ordering::Relaxed);
+    core.cpus[cpu].attach(spare);
+    spare.spare_word.store(1, Ordering::Release);
+    futex::wake(&spare.spare_word, 1);
 }
 
 /// How long a spare waits for a CPU if there are more spares than CPUs.

@@ -9,15 +9,14 @@
 //! turn, its alarm is late: this thread sleeps in the poll in its stead. It sleeps indefinitely while every worker does.
 
 use crate::engine::Engine;
-use crate::task::{Task, TaskRef};
+use crate::take_over;
 use crate::threads;
 use crate::watches::{Watch, Watches};
 use crate::worker::Remote;
 use heddle_core::Ns;
 use heddle_sys::{clock, thread};
 use std::io;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Time between two checks, and how long a worker must be off the CPU in the kernel before its queue is taken.
 const PERIOD: Ns = Ns::from_ms(1);
@@ -116,10 +115,8 @@ fn look(engine: &'static dyn Engine, watches: &mut Watches, cpu: usize, worker: 
     watch.since = before.since;
     // Check this first: a signal would wake a worker that sleeps.
     if was_still(before, seen) && is_work_waiting(engine, cpu) && thread::is_asleep(tid) {
-        let task = worker.current.load(Ordering::Relaxed);
-        if take_over(engine, worker, generation) {
+        if take_over::from_sleeper(engine, worker, generation) {
             watches.held_up.lost(tid);
-            report_take_over(task, tid);
         }
     } else if is_unheard(engine, cpu, worker) {
         engine.core().ticker.reminders.add(1);
@@ -145,41 +142,6 @@ fn is_work_waiting(engine: &'static dyn Engine, cpu: usize) -> bool {
     engine.is_work_waiting(cpu)
         || core.inputs.timers.next() <= clock::now()
         || core.inputs.poller.is_ready()
-}
-
-/// Takes the CPU from a worker that sleeps in the kernel, if it still runs its task number `generation`. Returns
-/// whether it did.
-fn take_over(engine: &'static dyn Engine, worker: &'static Remote, generation: u64) -> bool {
-    // Do this before the worker can come back.
-    worker.alarm.recall();
-    if !engine.detach(worker, generation) {
-        worker.alarm.recalled();
-        return false;
-    }
-    worker.alarm.off();
-    engine.core().ticker.takeovers.add(1);
-    threads::hand_over(engine, worker);
-    true
-}
-
-/// A thread library's look at take-overs; see [`hook_take_over`].
-static TAKE_OVER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
-
-/// Makes `look` be called, by the ticker, each time a task has lost its CPU because it sleeps in the kernel: with the
-/// task and its kernel thread's id. It allocates nothing and waits for nothing.
-pub(crate) fn hook_take_over(look: fn(TaskRef, u32)) {
-    TAKE_OVER.store(look as *mut (), Ordering::Release);
-}
-
-/// Calls the hook for `task`, which runs on the thread `tid`.
-fn report_take_over(task: *mut Task, tid: u32) {
-    let hook = TAKE_OVER.load(Ordering::Acquire);
-    // SAFETY: null or a block, and blocks are never unmapped.
-    let task = unsafe { task.as_ref() };
-    if let Some(task) = task.filter(|_| !hook.is_null()) {
-        // SAFETY: `hook_take_over` stored a function of this type.
-        unsafe { std::mem::transmute::<*mut (), fn(TaskRef, u32)>(hook)(TaskRef::new(task), tid) }
-    }
 }
 
 /// Returns whether the worker was asked to preempt and could not, or nothing asks it although its task has had its

@@ -133,12 +133,17 @@ pub fn awaited_futex(tid: u32) -> Option<usize> {
 /// A system call in which a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// The call's number.
+    /// The call's number, or [`Blocked::UNKNOWN`].
     pub number: libc::c_long,
     /// Its first argument.
     pub argument: usize,
     /// The address to which it returns.
     pub at: usize,
+}
+
+impl Blocked {
+    /// Stands for the number of a call that a signal has ended.
+    pub const UNKNOWN: libc::c_long = -1;
 }
 
 /// Returns the system call in which the kernel thread `tid` of this process sleeps. Like [`is_asleep`], it reads /proc

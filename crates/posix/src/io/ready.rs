@@ -349,8 +349,9 @@ pub(super) fn is(fd: c_int, events: u32) -> bool {
 }
 
 /// Makes `call`, a `poll` or `select` that does not wait, until it is not interrupted: even then it returns EINTR if
-/// the runtime's signal finds it.
+/// the runtime's signal finds it. Preemption is off, or the runtime would take it for a call that sleeps.
 pub(super) fn look(mut call: impl FnMut() -> isize) -> isize {
+    let _guard = NoPreempt::new();
     loop {
         match call() {
             EINTR => {}

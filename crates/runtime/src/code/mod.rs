@@ -16,6 +16,7 @@ mod lockless;
 mod pattern;
 mod symbols;
 
+use heddle_sys::thread::Blocked;
 use pattern::Pattern;
 use std::ops::Range;
 use std::ptr;
@@ -44,6 +45,31 @@ static MAP: AtomicPtr<Map> = AtomicPtr::new(ptr::null_mut());
 
 /// The names given by users so far, once the code has been learned.
 static NAMED: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+/// Returns the system call that a signal interrupted, if it was one and slept: the kernel does not end others for a
+/// signal, except `poll` without a timeout. It is about to be restarted, or has failed with EINTR. `context` is the signal's.
+pub(crate) fn interrupted_call(context: &libc::ucontext_t) -> Option<Blocked> {
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    let registers = &context.uc_mcontext.gregs;
+    let at = registers[libc::REG_RIP as usize] as usize;
+    let result = registers[libc::REG_RAX as usize];
+    // SAFETY: the caller executes this code; code that it need not be able to read is on another page.
+    let code_is = |from: usize| unsafe { (from as *const [u8; 2]).read_unaligned() == SYSCALL };
+    let page = at % 4096;
+    if result == -i64::from(libc::EINTR) && page >= 2 && code_is(at - 2) {
+        return Some(Blocked { number: Blocked::UNKNOWN, argument: 0, at });
+    }
+    let polls = result == libc::SYS_poll && registers[libc::REG_RDX as usize] == 0;
+    if result >= 0 && !polls && page < 4095 && code_is(at) {
+        let argument = registers[libc::REG_RDI as usize] as usize;
+        let number = match result {
+            libc::SYS_restart_syscall => Blocked::UNKNOWN,
+            number => number,
+        };
+        return Some(Blocked { number, argument, at: at + 2 });
+    }
+    None
+}
 
 /// Finds the code once per process, and again if `named` is new: objects or functions of the program, with `*` as a
 /// wildcard.

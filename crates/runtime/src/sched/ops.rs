@@ -5,10 +5,12 @@ use crate::engine::Engine;
 use crate::join;
 use crate::liveness::Owned;
 use crate::pool;
+use crate::take_over;
 use crate::task::{Liveness, Next, Run, Scheduler, Task, TaskRef};
 use crate::timers::Timer;
 use crate::worker::{After, Worker};
 use heddle_core::{Class, Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs};
+use heddle_sys::thread::Blocked;
 use std::any::Any;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -184,6 +186,11 @@ impl<P: Policy> Scheduler for Shared<P> {
             }
         }
         None
+    }
+
+    fn give_cpu_away(&'static self, task: &'static Task, call: Blocked) -> bool {
+        // SAFETY: the caller is a task with preemption off.
+        take_over::from_interrupted(self, task, unsafe { Worker::current() }, call)
     }
 
     fn exit(&'static self, task: &'static Task) -> Next {

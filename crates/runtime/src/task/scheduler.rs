@@ -4,6 +4,7 @@ use super::{Liveness, Task, TaskRef};
 use crate::liveness::Owned;
 use crate::timers::Timer;
 use heddle_core::{Class, TaskAttrs};
+use heddle_sys::thread::Blocked;
 use std::any::Any;
 use std::io;
 use std::num::NonZeroUsize;
@@ -50,6 +51,9 @@ pub(crate) trait Scheduler: Owned {
     fn preempt(&'static self, task: &'static Task) -> Next;
     /// Puts the calling task, whose quantum is over, back into the queue if others wait and the policy agrees.
     fn look_around(&'static self, task: &'static Task) -> Option<Next>;
+    /// The calling task slept in the kernel, in `call`, when it was interrupted: gives its CPU away if others wait for it
+    /// and a spare worker is there. Returns whether the CPU is gone.
+    fn give_cpu_away(&'static self, task: &'static Task, call: Blocked) -> bool;
     /// Ends the calling task; the next context notifies its joiner.
     fn exit(&'static self, task: &'static Task) -> Next;
     /// Wakes the joiner that left `word` with a task that has ended.
