@@ -37,8 +37,8 @@ pub enum Resched {
     Now,
     /// Let it run; ask again once it has run this much longer, which is not zero.
     After(Ns),
-    /// Let it run this much longer, which is not zero, unless a task is enqueued in this queue: then ask again. Only about
-    /// a task that has run for a quantum. A hook that cannot notice what is enqueued asks again after a quantum.
+    /// Let it run this much longer, which is not zero, unless a task is enqueued in this queue: then ask again. Only
+    /// about a task that has run for a quantum. A hook that cannot notice what is enqueued asks again after a quantum.
     Until(Ns),
     /// Let it run until it gives up the CPU itself.
     Never,
@@ -289,8 +289,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Whether the policy uses [`Cx::expected_wait`]. Only then do hooks time each turn.
     const USES_EXPECTED_WAIT: bool = false;
 
-    /// Whether [`tick`](Policy::tick) ever answers [`Resched::Until`]. If so, a hook may ask when a turn begins what the
-    /// answer after a quantum will be, so that it need not interrupt the task then.
+    /// Whether [`tick`](Policy::tick) ever answers [`Resched::Until`]. If so, a hook may ask when a turn begins what
+    /// the answer after a quantum will be, so that it need not interrupt the task then.
     const EXTENDS: bool = false;
 
     /// Creates the policy from its parameters (`sched_init`).

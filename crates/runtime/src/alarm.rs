@@ -37,8 +37,9 @@
 //! Only the worker turns it off, after it has seen an empty queue, and checks the queue once more afterwards, with a
 //! full fence in between. Likewise, a thread that enqueues writes the queue first and then checks the alarm. So one of
 //! them sees the other. It becomes late in the same way: the worker first says so ([`Alarm::before_late`]), then looks
-//! into the queue, and sets it late only if no thread has asked since. A turn that begins never turns it off. Anything that still goes wrong (the number of timers is
-//! limited; a program deletes ours) is noticed by the ticker within a millisecond or two.
+//! into the queue, and sets it late only if no thread has asked since. A turn that begins never turns it off. Anything
+//! that still goes wrong (the number of timers is limited; a program deletes ours) is noticed by the ticker within a
+//! millisecond or two.
 
 use heddle_core::Ns;
 use heddle_sys::clock;

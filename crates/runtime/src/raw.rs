@@ -350,8 +350,8 @@ pub fn arm(fd: RawFd, events: u32) -> bool {
 }
 
 /// Makes `look` be called each time a task has lost its CPU because it sleeps in the kernel, with the task and the call
-/// in which it sleeps, if that is known: by a thread of the runtime's or in a signal's handler. It allocates nothing and
-/// waits for nothing.
+/// in which it sleeps, if that is known: by a thread of the runtime's or in a signal's handler. It allocates nothing
+/// and waits for nothing.
 pub fn hook_take_over(look: fn(RawTask, Option<Blocked>)) {
     static LOOK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
     fn pass_on(task: TaskRef, call: Option<Blocked>) {

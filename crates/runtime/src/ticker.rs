@@ -5,8 +5,9 @@
 //! - *Sockets and timers* have not been polled by any worker: their tasks are queued, so any worker can take them. This
 //!   bounds their delay under a policy without a quantum, whose workers poll only every 61 direct switches.
 //!
-//! Each worker's own [alarm](crate::alarm) ends quanta. If a task computes alone, its alarm is off, and if it has a long
-//! turn, its alarm is late: this thread sleeps in the poll in its stead. It sleeps indefinitely while every worker does.
+//! Each worker's own [alarm](crate::alarm) ends quanta. If a task computes alone, its alarm is off, and if it has a
+//! long turn, its alarm is late: this thread sleeps in the poll in its stead. It sleeps indefinitely while every worker
+//! does.
 
 use crate::engine::Engine;
 use crate::take_over;
@@ -21,8 +22,8 @@ use std::sync::atomic::Ordering;
 /// Time between two checks, and how long a worker must be off the CPU in the kernel before its queue is taken.
 const PERIOD: Ns = Ns::from_ms(1);
 
-/// How long it watches sockets and timers for a worker that computes: what arrives ends a long turn, and the next one may
-/// begin soon.
+/// How long it watches sockets and timers for a worker that computes: what arrives ends a long turn, and the next one
+/// may begin soon.
 const WATCH: Ns = Ns::from_ms(4);
 
 /// Number of checks that find every worker asleep before the ticker sleeps until it is woken.

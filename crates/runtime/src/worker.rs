@@ -293,8 +293,8 @@ impl Worker {
         self.alarm.set_after(time);
     }
 
-    /// Its task has used up its `quantum` and may run for `limit`, unless a task is enqueued. If it makes calls it checks
-    /// after a quantum all the same. Follows [`Alarm::before_late`].
+    /// Its task has used up its `quantum` and may run for `limit`, unless a task is enqueued. If it makes calls it
+    /// checks after a quantum all the same. Follows [`Alarm::before_late`].
     pub(crate) fn look_late(&self, limit: Ns, quantum: Ns) {
         self.over.store(true, Ordering::Relaxed);
         self.look_at.set(clock::ticks() + clock::ns_to_ticks(quantum));

@@ -47,7 +47,8 @@ static MAP: AtomicPtr<Map> = AtomicPtr::new(ptr::null_mut());
 static NAMED: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
 /// Returns the system call that a signal interrupted, if it was one and slept: the kernel does not end others for a
-/// signal, except `poll` without a timeout. It is about to be restarted, or has failed with EINTR. `context` is the signal's.
+/// signal, except `poll` without a timeout. It is about to be restarted, or has failed with EINTR. `context` is the
+/// signal's.
 pub(crate) fn interrupted_call(context: &libc::ucontext_t) -> Option<Blocked> {
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     let registers = &context.uc_mcontext.gregs;
