@@ -37,8 +37,11 @@ fn code(text: &str) -> Vec<&str> {
     code
 }
 
-/// What is wrong with the first command in `code`, if anything.
+/// What is wrong with the first command in `code`, if anything. At gdb's prompt the words are gdb's.
 fn problem(code: &str) -> Option<String> {
+    if code.trim_start().starts_with("(gdb)") {
+        return None;
+    }
     let is_word = |word: &&str| {
         word.starts_with(|c: char| c.is_ascii_lowercase())
             && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')

@@ -116,10 +116,9 @@ fn futexes() {
     c("futexes");
 }
 
-/// A policy with a quantum ends the turn of a task that sleeps in the kernel before its CPU is taken away.
 #[test]
 fn kept() {
-    c_under("kept", &POLICIES[..2]);
+    c("kept");
 }
 
 #[test]

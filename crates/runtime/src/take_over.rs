@@ -2,13 +2,14 @@
 //!
 //! The ticker finds it asleep, a millisecond or two later. If its quantum ends while others wait, the alarm has woken
 //! it: then the task itself finds that a system call was interrupted, which happens only to calls that sleep, and a
-//! spare worker takes the CPU at once. Without a spare the ticker starts a worker: a task may have been interrupted
-//! where nothing can be allocated.
+//! spare worker takes the CPU at once. Without a spare it sleeps on until the ticker sees it, which starts a worker: a
+//! task may have been interrupted where nothing can be allocated.
 
 use crate::engine::Engine;
 use crate::task::{Task, TaskRef};
 use crate::threads;
 use crate::worker::{Remote, Worker};
+use heddle_core::Ns;
 use heddle_sys::thread::{self, Blocked};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -37,8 +38,11 @@ pub(crate) fn from_sleeper(
     true
 }
 
+/// How long the ticker is given to see a task that sleeps: more than two of its periods.
+const UNTIL_SEEN: Ns = Ns::from_ms(3);
+
 /// Gives the CPU of `worker`, the caller's, whose `task` was interrupted in `call`, to a spare, if others wait for it.
-/// Returns whether the CPU is gone. Preemption is off.
+/// Returns whether the CPU is gone, or will be. Preemption is off.
 pub(crate) fn from_interrupted(
     engine: &'static dyn Engine,
     task: &'static Task,
@@ -51,7 +55,8 @@ pub(crate) fn from_interrupted(
     worker.alarm.recall();
     if !threads::hand_over_to_spare(engine, worker) {
         worker.alarm.recalled();
-        return false;
+        worker.alarm.set_after(UNTIL_SEEN);
+        return true;
     }
     worker.stats.takeovers.add(1);
     report(task, Some(call));

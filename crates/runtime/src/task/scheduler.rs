@@ -52,7 +52,7 @@ pub(crate) trait Scheduler: Owned {
     /// Puts the calling task, whose quantum is over, back into the queue if others wait and the policy agrees.
     fn look_around(&'static self, task: &'static Task) -> Option<Next>;
     /// The calling task slept in the kernel, in `call`, when it was interrupted: gives its CPU away if others wait for
-    /// it and a spare worker is there. Returns whether the CPU is gone.
+    /// it and a spare worker is there. Returns whether the CPU is gone, or will be.
     fn give_cpu_away(&'static self, task: &'static Task, call: Blocked) -> bool;
     /// Ends the calling task; the next context notifies its joiner.
     fn exit(&'static self, task: &'static Task) -> Next;
