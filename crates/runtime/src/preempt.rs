@@ -292,7 +292,8 @@ extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut 
     }
 }
 
-/// `task` was interrupted in a system call in which it slept. Returns whether it goes on there: without a CPU, now or soon.
+/// `task` was interrupted in a system call in which it slept. Returns whether it goes on there: without a CPU, now or
+/// soon.
 fn gives_cpu_away(task: &'static Task, call: Blocked) -> bool {
     // SAFETY: a task runs on a worker. What becomes pending meanwhile is answered when it computes.
     unsafe {
