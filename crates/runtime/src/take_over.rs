@@ -52,12 +52,11 @@ pub(crate) fn from_interrupted(
     if !worker.is_attached() || !engine.is_work_waiting(worker.cpu()) {
         return false;
     }
-    worker.alarm.recall();
     if !threads::hand_over_to_spare(engine, worker) {
-        worker.alarm.recalled();
         worker.alarm.set_after(UNTIL_SEEN);
         return true;
     }
+    worker.alarm.recall();
     worker.stats.takeovers.add(1);
     report(task, Some(call));
     true
