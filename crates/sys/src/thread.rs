@@ -96,6 +96,27 @@ impl CpuMask {
     }
 }
 
+/// The CPUs that a thread may use, as they were: dropped in that thread, it allows them again.
+#[derive(Debug)]
+pub struct SavedAffinity(Vec<u32>);
+
+impl SavedAffinity {
+    /// Notes the CPUs that the calling thread may use.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn save() -> io::Result<SavedAffinity> {
+        affinity().map(SavedAffinity)
+    }
+}
+
+impl Drop for SavedAffinity {
+    fn drop(&mut self) {
+        // They were allowed before.
+        let _ = pin(&self.0);
+    }
+}
+
 /// Returns the CPUs on which the calling thread may run, by the system's numbers.
 ///
 /// # Errors
@@ -309,6 +330,16 @@ mod tests {
         .unwrap();
         assert_ne!(punctual, ordinary);
         assert_eq!(again, ordinary);
+    }
+
+    #[test]
+    fn a_saved_affinity_is_restored_when_it_is_dropped() {
+        let allowed = affinity().unwrap();
+        let saved = SavedAffinity::save().unwrap();
+        pin(&allowed[..1]).unwrap();
+        assert_eq!(affinity().unwrap(), allowed[..1]);
+        drop(saved);
+        assert_eq!(affinity().unwrap(), allowed);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The server under one system, and its load.
 
+use heddle_sys::thread::SavedAffinity;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ pub(super) struct Testbed<'a> {
     loops: [u64; 2],
     /// The most requests of the mix per second that the kernel's server answers.
     pub(super) saturation: f64,
-    allowed: Vec<u32>,
+    _affinity: SavedAffinity,
 }
 
 /// One system in one round.
@@ -85,14 +86,6 @@ impl super::turns::Sample for Sample {
     }
 }
 
-/// Restores the CPU affinity.
-impl Drop for Testbed<'_> {
-    fn drop(&mut self) {
-        // They were allowed before.
-        let _ = heddle_sys::thread::pin(&self.allowed);
-    }
-}
-
 impl<'a> Testbed<'a> {
     /// Calibrates the server's work and its capacity as kernel threads.
     ///
@@ -104,10 +97,10 @@ impl<'a> Testbed<'a> {
         stop: &AtomicBool,
     ) -> io::Result<Testbed<'a>> {
         let cpus = cpus(options)?;
-        let allowed = heddle_sys::thread::affinity()?;
+        let _affinity = SavedAffinity::save()?;
         let ns_per_loop = ns_per_loop(&served.program, &cpus, stop)?;
         let loops = [GET, options.scan].map(|time| (time.0 as f64 / ns_per_loop).max(1.0) as u64);
-        let mut testbed = Testbed { options, served, cpus, loops, saturation: 1.0, allowed };
+        let mut testbed = Testbed { options, served, cpus, loops, saturation: 1.0, _affinity };
         let (_server, address) = testbed.start(&System::Kernel, stop)?;
         testbed.saturation = testbed.saturation(&testbed.load(address, 0), stop)?;
         Ok(testbed)

@@ -1,5 +1,6 @@
 //! MariaDB under one system, and its load.
 
+use heddle_sys::thread::SavedAffinity;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -39,7 +40,7 @@ pub(super) struct Testbed<'a> {
     pub(super) rows: u64,
     /// Selects per second that the kernel's server answers without aggregates.
     pub(super) capacity: f64,
-    allowed: Vec<u32>,
+    _affinity: SavedAffinity,
 }
 
 /// One system in one round.
@@ -70,14 +71,6 @@ impl turns::Sample for Sample {
     }
 }
 
-/// Restores the CPU affinity.
-impl Drop for Testbed<'_> {
-    fn drop(&mut self) {
-        // They were allowed before.
-        let _ = heddle_sys::thread::pin(&self.allowed);
-    }
-}
-
 /// The CPUs of server and load.
 ///
 /// # Errors
@@ -95,9 +88,9 @@ impl<'a> Testbed<'a> {
     /// The server is not installed, does not start or answer; interruption.
     pub(super) fn prepare(options: &'a PosixOptions, stop: &AtomicBool) -> io::Result<Testbed<'a>> {
         let cpus = cpus(options).map_err(io::Error::other)?;
-        let (store, allowed) = (Store::create()?, heddle_sys::thread::affinity()?);
+        let (store, _affinity) = (Store::create()?, SavedAffinity::save()?);
         let mut testbed =
-            Testbed { options, cpus, store, rows: data::ROWS, capacity: 0.0, allowed };
+            Testbed { options, cpus, store, rows: data::ROWS, capacity: 0.0, _affinity };
         let socket = testbed.store.socket();
         let server = testbed.start(&System::Kernel, stop)?;
         let measure = || -> io::Result<(u64, f64)> {

@@ -1,5 +1,6 @@
 //! Memcached under one system, and its load.
 
+use heddle_sys::thread::SavedAffinity;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -47,7 +48,7 @@ pub(super) struct Testbed<'a> {
     threads: usize,
     /// GETs per second that the kernel's server answers in a closed loop.
     pub(super) capacity: f64,
-    allowed: Vec<u32>,
+    _affinity: SavedAffinity,
 }
 
 /// One system in one round.
@@ -73,14 +74,6 @@ impl turns::Sample for Sample {
         let time = |percent| human(latency.percentile(percent).0 as f64, "ns");
         let most = human(self.operations, "1/s");
         format!("at most {most:>9}  get p50 {:>8}  p99 {:>8}", time(50.0), time(99.0))
-    }
-}
-
-/// Restores the CPU affinity.
-impl Drop for Testbed<'_> {
-    fn drop(&mut self) {
-        // They were allowed before.
-        let _ = heddle_sys::thread::pin(&self.allowed);
     }
 }
 
@@ -111,7 +104,7 @@ impl<'a> Testbed<'a> {
             server: MEMCACHED.find().map_err(io::Error::other)?,
             threads,
             capacity: 0.0,
-            allowed: heddle_sys::thread::affinity()?,
+            _affinity: SavedAffinity::save()?,
         };
         let (_server, address) = testbed.start(&System::Kernel, stop)?;
         testbed.capacity = testbed.operations(address, stop)?.0;
