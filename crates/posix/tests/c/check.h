@@ -1,10 +1,11 @@
-/* What the test programs share: a check that names what was wrong. */
+/* What the test programs share: checks that name what was wrong, and a clock. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Ends the program unless `condition` holds. */
 #define CHECK(condition)                                                                \
@@ -27,4 +28,12 @@
             _Exit(1);                                                                   \
         }                                                                               \
     } while (0)
+
+/* Returns the time on a clock that only goes forward, in milliseconds. */
+static inline long ms_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 #endif

@@ -25,12 +25,6 @@ static void *join(pthread_t thread) {
   return result;
 }
 
-static long ms_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void *write_later(void *arg) {
   usleep(20000);
   CHECK(write((int)(intptr_t)arg, "12345678", 8) == 8);

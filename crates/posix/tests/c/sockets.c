@@ -24,12 +24,6 @@ static void *join(pthread_t thread) {
   return result;
 }
 
-static long ms_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 // Echo on socket pairs.
 
 enum { PAIRS = 16, ROUNDS = 300 };
