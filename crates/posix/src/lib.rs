@@ -31,6 +31,7 @@ mod image;
 mod io;
 mod keys;
 mod mutex;
+mod once;
 mod process;
 mod real;
 mod report;

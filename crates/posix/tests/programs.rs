@@ -127,6 +127,11 @@ fn mutexes() {
 }
 
 #[test]
+fn once() {
+    c("once");
+}
+
+#[test]
 fn polls() {
     c("polls");
 }
