@@ -1,14 +1,15 @@
 //! What changes the meaning of a descriptor's number.
 
-use super::{kind, ready};
+use super::kind::{self, FDS, Kind};
+use super::ready;
 use crate::real::real;
 use heddle_rt::raw::Caller;
-use std::ffi::{c_int, c_ulong};
+use std::ffi::{c_int, c_uint, c_ulong};
 
 /// Called in any thread before `fd` is closed.
 #[inline]
 pub(super) fn closes(fd: c_int) {
-    kind::forget(fd);
+    forget(fd);
     ready::closes(fd);
 }
 
@@ -17,9 +18,17 @@ pub(super) fn closes(fd: c_int) {
 /// if it had been made just now.
 fn replaced(fd: c_int) {
     if fd >= 0 {
-        kind::forget(fd);
+        forget(fd);
         ready::replaced(fd);
     }
+}
+
+#[inline]
+fn forget(fd: c_int) {
+    if kind::known(fd).is(Kind::EPOLL) {
+        ready::forget_owner(fd);
+    }
+    kind::forget(fd);
 }
 
 /// POSIX's `close`.
@@ -44,6 +53,30 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
     // SAFETY: the caller's contract.
     unsafe { close(fd) }
+}
+
+/// Linux's `close_range`.
+///
+/// # Safety
+/// Linux's contract.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
+        (first..=last).take_while(|&fd| (fd as usize) < FDS).for_each(|fd| closes(fd as c_int));
+    }
+    // SAFETY: the caller's contract.
+    unsafe { real!(close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int) }
+}
+
+/// BSD's `closefrom`.
+///
+/// # Safety
+/// BSD's contract.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    (first.max(0)..FDS as c_int).for_each(closes);
+    // SAFETY: the caller's contract.
+    unsafe { real!(closefrom(first: c_int) -> ()) }
 }
 
 /// POSIX's `dup2`.

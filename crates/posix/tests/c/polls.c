@@ -187,6 +187,60 @@ static void test_epoll(void) {
   close(end), close(epoll);
 }
 
+// An instance of one thread, as event loops have it; then another thread goes on with it; then its number is another
+// instance's, while a copy of the old one is open.
+
+struct loop {
+  int epoll, sources[2];
+  long taken;
+};
+
+static void *take_half(void *arg) {
+  struct loop *loop = arg;
+  for (long most = loop->taken + EVENTS; loop->taken < most;) {
+    struct epoll_event event;
+    CHECK(epoll_wait(loop->epoll, &event, 1, 60000) == 1);
+    uint64_t count;
+    ssize_t got = read(loop->sources[event.data.u32], &count, 8);
+    CHECK(got == 8 || errno == EAGAIN);
+    if (got == 8) loop->taken += count;
+  }
+  return NULL;
+}
+
+static void *write_events(void *arg) {
+  struct loop *loop = arg;
+  for (int i = 0; i < EVENTS; i++) {
+    uint64_t one = 1;
+    for (int j = 0; j < 2; j++) CHECK(write(loop->sources[j], &one, 8) == 8);
+    if (i % 8 == 0) usleep(100);
+  }
+  return NULL;
+}
+
+static void *loops(void *arg) {
+  (void)arg;
+  int old[3];
+  for (int i = 0; i < 3; i++) {
+    struct loop loop = {.epoll = epoll_create1(EPOLL_CLOEXEC)};
+    for (int j = 0; j < 2; j++) {
+      // Semaphores: an event is left after each read.
+      loop.sources[j] = eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
+      struct epoll_event event = {.events = EPOLLIN, .data.u32 = j};
+      CHECK(epoll_ctl(loop.epoll, EPOLL_CTL_ADD, loop.sources[j], &event) == 0);
+    }
+    pthread_t writer = start(write_events, &loop);
+    join(start(take_half, &loop));
+    join(start(take_half, &loop));
+    join(writer);
+    CHECK(loop.taken == 2 * EVENTS);
+    old[i] = dup(loop.epoll);
+    close(loop.epoll), close(loop.sources[0]), close(loop.sources[1]);
+  }
+  for (int i = 0; i < 3; i++) close(old[i]);
+  return NULL;
+}
+
 static void *epoll_times(void *arg) {
   (void)arg;
   int own = epoll_create1(EPOLL_CLOEXEC), fds[2];
@@ -239,7 +293,7 @@ static void *counters(void *arg) {
 
 int main(int argc, char **argv) {
   int rounds = argc > 1 ? atoi(argv[1]) : 1;
-  void *(*tests[])(void *) = {polls, poll_many, selects, epoll_times, counters};
+  void *(*tests[])(void *) = {polls, poll_many, selects, epoll_times, loops, counters};
   for (int i = 0; i < rounds; i++) {
     for (size_t j = 0; j < sizeof tests / sizeof *tests; j++) join(start(tests[j], NULL));
     // All at once.
