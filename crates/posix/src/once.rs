@@ -2,8 +2,8 @@
 //!
 //! The C library runs the routine, whether it returns, throws or is cancelled, and keeps the state in the program's
 //! object. A caller that finds the routine running waits in the queue of the object's address. The end wakes it, except
-//! one by unwinding, which passes no code of this library: so a waiter also looks by itself, and soon leaves the wait to
-//! the C library, which knows besides if the routine was running in the parent of a fork.
+//! one by unwinding, which passes no code of this library: so a waiter also looks by itself, and soon leaves the wait
+//! to the C library, which knows besides if the routine was running in the parent of a fork.
 
 use crate::cancel;
 use crate::real::real;

@@ -348,8 +348,8 @@ pub fn arm(fd: RawFd, events: u32) -> bool {
     armed().is_some_and(|poller| poller.arm(fd, events))
 }
 
-/// Reports each change of `fd` towards `events`, and what it is ready for now, until [`disarm`]. Replaces what was asked
-/// of `fd` before. Returns false if the system cannot watch it.
+/// Reports each change of `fd` towards `events`, and what it is ready for now, until [`disarm`]. Replaces what was
+/// asked of `fd` before. Returns false if the system cannot watch it.
 pub fn arm_edges(fd: RawFd, events: u32) -> bool {
     armed().is_some_and(|poller| poller.arm_edges(fd, events))
 }

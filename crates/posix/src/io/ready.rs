@@ -7,9 +7,9 @@
 //! stale registration fires at most once, and a task that is woken for nothing waits again.
 //!
 //! An event loop would pay for that with a system call at each turn. So an epoll instance whose creation the library
-//! has seen, and for which only one task waits, its *owner*, is registered once, edge-triggered. An instance has an edge
-//! for each event inside. The owner has found nothing in it before it joins, so what it may miss is an edge from then
-//! on, and that is remembered.
+//! has seen, and for which only one task waits, its *owner*, is registered once, edge-triggered. An instance has an
+//! edge for each event inside. The owner has found nothing in it before it joins, so what it may miss is an edge from
+//! then on, and that is remembered.
 //!
 //! # Who arms again
 //!
@@ -253,7 +253,7 @@ impl Entry {
         self.nodes().fold(0, |wanted, node| wanted | node.events)
     }
 
-    /// Returns whether edges are reported for `task`, because nobody else has waited here.
+    /// Returns whether edges are reported for `task`, because no other has waited here.
     fn is_owned_by(&self, task: RawTask, fd: c_int) -> bool {
         if !kind::known(fd).is(Kind::EPOLL) {
             return false;
