@@ -300,6 +300,10 @@ fn gives_cpu_away(task: &'static Task, call: Blocked) -> bool {
         PreemptCount::set_depth(1);
         let is_gone = task.sched().give_cpu_away(task, call);
         let _ = PreemptCount::enable();
+        if is_gone && Worker::current().is_attached() {
+            // Left to the ticker, which interrupts it again if it computes instead of sleeping on.
+            PreemptCount::set_pending();
+        }
         is_gone
     }
 }
