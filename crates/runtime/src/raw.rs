@@ -345,26 +345,8 @@ pub fn report_readiness(report: fn(RawFd, u32)) -> io::Result<()> {
 /// system cannot watch it.
 #[inline]
 pub fn arm(fd: RawFd, events: u32) -> bool {
-    armed().is_some_and(|poller| poller.arm(fd, events))
-}
-
-/// Reports each change of `fd` towards `events`, and what it is ready for now, until [`disarm`]. Replaces what was
-/// asked of `fd` before. Returns false if the system cannot watch it.
-pub fn arm_edges(fd: RawFd, events: u32) -> bool {
-    armed().is_some_and(|poller| poller.arm_edges(fd, events))
-}
-
-/// Ends what [`arm_edges`] began. An event may still be reported that occurred before.
-pub fn disarm(fd: RawFd) {
-    if let Some(poller) = armed() {
-        poller.disarm(fd);
-    }
-}
-
-#[inline]
-fn armed() -> Option<&'static Poller> {
     // SAFETY: null, or the poller of a runtime that is never freed.
-    unsafe { ARMED.load(Ordering::Acquire).as_ref() }
+    unsafe { ARMED.load(Ordering::Acquire).as_ref() }.is_some_and(|poller| poller.arm(fd, events))
 }
 
 /// Makes `look` be called each time a task has lost its CPU because it sleeps in the kernel, with the task and the call

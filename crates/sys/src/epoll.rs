@@ -87,20 +87,8 @@ impl Epoll {
     /// # Errors
     /// The system's: not open, or not pollable (`EPERM`: a file on a disk).
     pub fn arm(&self, fd: RawFd, key: u64, events: u32) -> io::Result<()> {
-        self.ask(fd, key, events | libc::EPOLLONESHOT as u32)
-    }
-
-    /// Reports each change of `fd` towards `events` under `key`, and what it is ready for now. Replaces what was asked
-    /// of `fd` before.
-    ///
-    /// # Errors
-    /// As [`Epoll::arm`].
-    pub fn arm_edges(&self, fd: RawFd, key: u64, events: u32) -> io::Result<()> {
-        self.ask(fd, key, events | libc::EPOLLET as u32)
-    }
-
-    fn ask(&self, fd: RawFd, key: u64, events: u32) -> io::Result<()> {
         assert_ne!(key, BELL, "the largest key is the doorbell's");
+        let events = events | libc::EPOLLONESHOT as u32;
         self.control(libc::EPOLL_CTL_MOD, fd, events, key)
             .or_else(|_| self.control(libc::EPOLL_CTL_ADD, fd, events, key))
             // Another thread was faster.

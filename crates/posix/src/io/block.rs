@@ -130,7 +130,7 @@ fn await_ready(
         let ended = waiter.park(patience.deadline);
         let is_due = ended == Ended::Ready && !node.is_closed();
         let result = if is_due { call() } else { EAGAIN };
-        if !node.leave(is_due) {
+        if !node.leave() {
             return Waited::Done(EBADF);
         }
         match ended {
@@ -181,7 +181,7 @@ fn await_any(
         let result = if is_refused { 0 } else { call() };
         for node in &nodes[..joined] {
             // SAFETY: written above.
-            unsafe { node.assume_init_ref() }.leave(!is_refused);
+            unsafe { node.assume_init_ref() }.leave();
         }
         if is_refused {
             return Waited::Refused;

@@ -1,6 +1,6 @@
 //! What changes the meaning of a descriptor's number.
 
-use super::kind::{self, FDS, Kind};
+use super::kind::{self, FDS};
 use super::ready;
 use crate::real::real;
 use heddle_rt::raw::Caller;
@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_uint, c_ulong};
 /// Called in any thread before `fd` is closed.
 #[inline]
 pub(super) fn closes(fd: c_int) {
-    forget(fd);
+    kind::forget(fd);
     ready::closes(fd);
 }
 
@@ -18,17 +18,9 @@ pub(super) fn closes(fd: c_int) {
 /// if it had been made just now.
 fn replaced(fd: c_int) {
     if fd >= 0 {
-        forget(fd);
+        kind::forget(fd);
         ready::replaced(fd);
     }
-}
-
-#[inline]
-fn forget(fd: c_int) {
-    if kind::known(fd).is(Kind::EPOLL) {
-        ready::forget_owner(fd);
-    }
-    kind::forget(fd);
 }
 
 /// POSIX's `close`.

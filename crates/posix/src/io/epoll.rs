@@ -1,10 +1,8 @@
 //! The program's own epoll instances: a task waits for the instance's descriptor.
 
 use super::block::{self, Patience, Waited};
-use super::kind::{self, Kind};
 use super::{EAGAIN, EINTR, after, points, ready};
 use crate::clock;
-use crate::real::real;
 use crate::sys::syscall;
 use heddle_core::Ns;
 use libc::{epoll_event, sigset_t, timespec};
@@ -50,35 +48,6 @@ fn wait_longer(
 /// Returns the time that a number of milliseconds means.
 pub(super) fn of_ms(ms: c_int) -> Option<Ns> {
     u64::try_from(ms).ok().map(|ms| Ns(ms * 1_000_000))
-}
-
-/// Notes a new instance; its number may have been another's.
-fn created(fd: c_int) -> c_int {
-    if fd >= 0 {
-        ready::forget_owner(fd);
-        kind::set(fd, Kind::EPOLL);
-    }
-    fd
-}
-
-/// Linux's `epoll_create1`.
-///
-/// # Safety
-/// Linux's contract.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
-    // SAFETY: the caller's contract.
-    created(unsafe { real!(epoll_create1(flags: c_int) -> c_int) })
-}
-
-/// Linux's `epoll_create`.
-///
-/// # Safety
-/// Linux's contract.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
-    // SAFETY: the caller's contract.
-    created(unsafe { real!(epoll_create(size: c_int) -> c_int) })
 }
 
 points! {

@@ -29,8 +29,6 @@ impl Kind {
     pub(super) const DEVICE: Kind = Kind(4);
     /// A counter, a timer and others, which never wait for room to write in practice.
     pub(super) const OTHER: Kind = Kind(5);
-    /// An epoll instance whose creation the library has seen. Nothing but the program closes such a descriptor.
-    pub(super) const EPOLL: Kind = Kind(6);
     const KINDS: u8 = 7;
     /// A socket that has nothing to receive below an amount of more than a byte (SO_RCVLOWAT).
     const LOW_WATER: u8 = 0x20;

@@ -6,11 +6,6 @@
 //! wait. What the C library closes, or another process reads, cannot fool a registration that is made at each wait: a
 //! stale registration fires at most once, and a task that is woken for nothing waits again.
 //!
-//! An event loop would pay for that with a system call at each turn. So an epoll instance whose creation the library
-//! has seen, and for which only one task waits, its *owner*, is registered once, edge-triggered. An instance has an
-//! edge for each event inside. The owner has found nothing in it before it joins, so what it may miss is an edge from
-//! then on, and that is remembered.
-//!
 //! # Who arms again
 //!
 //! An event disarms its number. It takes the first waiter for each thing that is ready out of the queue (all, if the
@@ -20,7 +15,7 @@
 //! task that was taken out of it has yet to leave.
 
 use super::EINTR;
-use super::kind::{self, FDS, Kind};
+use super::kind::FDS;
 use crate::start;
 use crate::sys::syscall;
 use crate::thread::Thread;
@@ -45,9 +40,6 @@ struct Entry {
     accepting: SpinLock,
     head: Cell<*const Node>,
     tail: Cell<*const Node>,
-    owner: Cell<Owner>,
-    /// An edge has come since the owner joined last, and has not woken it.
-    has_edge: Cell<bool>,
 }
 
 // SAFETY: the cells are used under the lock only.
@@ -59,21 +51,8 @@ static ENTRIES: [Entry; FDS] = [const {
         accepting: SpinLock::new(),
         head: Cell::new(ptr::null()),
         tail: Cell::new(ptr::null()),
-        owner: Cell::new(Owner::Unknown),
-        has_edge: Cell::new(false),
     }
 }; FDS];
-
-/// Whose registration of a number it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Owner {
-    /// Nobody's yet.
-    Unknown,
-    /// The only task that has ever waited there: a registration of edges.
-    Task(RawTask),
-    /// Several tasks': a registration for one event.
-    Shared,
-}
 
 /// The highest number that has been waited for.
 static HIGHEST: AtomicI32 = AtomicI32::new(-1);
@@ -172,16 +151,8 @@ impl Node {
             HIGHEST.fetch_max(self.fd, Ordering::Relaxed);
         }
         entry.with(|| {
-            // SAFETY: the waiter is the caller's.
-            let waiter = unsafe { &*self.waiter };
-            let is_watched = entry.is_owned_by(waiter.task, self.fd);
-            if is_watched && entry.has_edge.take() {
-                self.state.set(State::Fired);
-                waiter.woken.store(true, Ordering::Relaxed);
-                return true;
-            }
             entry.push(self);
-            let armed = is_watched || raw::arm(self.fd, entry.wanted());
+            let armed = raw::arm(self.fd, entry.wanted());
             if !armed {
                 entry.unlink(self);
                 self.state.set(State::Out);
@@ -190,16 +161,15 @@ impl Node {
         })
     }
 
-    /// Leaves the queue. `has_called`: the call that was waited for has been made again; else the wait was given up.
-    /// Returns false if the program closes the descriptor.
-    pub(super) fn leave(&self, has_called: bool) -> bool {
+    /// Leaves the queue, after the call that was waited for has been made again, or the wait was given up. Returns
+    /// false if the program closes the descriptor.
+    pub(super) fn leave(&self) -> bool {
         let Some(entry) = entry(self.fd) else { return true };
         entry.with(|| match self.state.replace(State::Out) {
             State::Queued => entry.unlink(self),
             State::Fired if !entry.is_empty() => {
                 raw::arm(self.fd, entry.wanted());
             }
-            State::Fired if !has_called => entry.has_edge.set(true),
             State::Fired | State::Out => {}
             State::Closed => self.state.set(State::Closed),
         });
@@ -253,20 +223,6 @@ impl Entry {
         self.nodes().fold(0, |wanted, node| wanted | node.events)
     }
 
-    /// Returns whether edges are reported for `task`, because no other has waited here.
-    fn is_owned_by(&self, task: RawTask, fd: c_int) -> bool {
-        if !kind::known(fd).is(Kind::EPOLL) {
-            return false;
-        }
-        let owner = match self.owner.get() {
-            Owner::Unknown if raw::arm_edges(fd, IN) => Owner::Task(task),
-            Owner::Task(owner) if owner == task => return true,
-            _ => Owner::Shared,
-        };
-        self.owner.set(owner);
-        owner == Owner::Task(task)
-    }
-
     fn push(&self, node: &Node) {
         let (at, last) = (ptr::from_ref(node), self.tail.get());
         node.prev.set(last);
@@ -304,10 +260,6 @@ impl Entry {
                 node.fire(self, State::Fired);
                 fired = true;
             }
-        }
-        if let Owner::Task(_) = self.owner.get() {
-            self.has_edge.set(!fired);
-            return;
         }
         let rest = self.wanted() & !ready;
         if !self.is_empty() && (rest != 0 || !fired) {
@@ -354,19 +306,6 @@ pub(super) fn replaced(fd: c_int) {
     fire_all(fd, State::Fired);
 }
 
-/// Ends the owner's registration of an epoll instance, which the kernel would keep while a copy of the descriptor is
-/// open.
-#[cold]
-pub(super) fn forget_owner(fd: c_int) {
-    let Some(entry) = entry(fd) else { return };
-    entry.with(|| {
-        entry.has_edge.set(false);
-        if entry.owner.replace(Owner::Unknown) != Owner::Unknown {
-            raw::disarm(fd);
-        }
-    });
-}
-
 #[inline]
 fn fire_all(fd: c_int, state: State) {
     if fd > HIGHEST.load(Ordering::Relaxed) {
@@ -387,8 +326,6 @@ pub(crate) unsafe fn forget() {
     for entry in &ENTRIES[..(HIGHEST.load(Ordering::Relaxed) + 1) as usize] {
         entry.head.set(ptr::null());
         entry.tail.set(ptr::null());
-        entry.owner.set(Owner::Unknown);
-        entry.has_edge.set(false);
         for lock in [&entry.lock, &entry.accepting].into_iter().filter(|lock| lock.is_locked()) {
             lock.unlock();
         }

@@ -129,17 +129,6 @@ impl Poller {
         self.epoll.arm(fd, ARMED | fd as u64, events).is_ok()
     }
 
-    /// Reports each change of `fd` towards `events`, and what it is ready for now, until [`Poller::disarm`]. Returns
-    /// false if the system cannot watch it.
-    pub(crate) fn arm_edges(&self, fd: RawFd, events: u32) -> bool {
-        self.epoll.arm_edges(fd, ARMED | fd as u64, events).is_ok()
-    }
-
-    /// Ends what [`Poller::arm_edges`] began. An event that has been taken from the kernel may still be reported.
-    pub(crate) fn disarm(&self, fd: RawFd) {
-        self.epoll.unwatch(fd);
-    }
-
     /// Removes a descriptor that is still open. Its [`Registration`] is dropped after this.
     pub(crate) fn remove(&self, fd: RawFd) {
         let _guard = NoPreempt::new();
