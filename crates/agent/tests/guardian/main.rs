@@ -75,10 +75,7 @@ fn signals_are_passed_on_to_the_program() {
 #[test]
 fn an_agent_that_dies_gives_the_threads_back_and_the_program_goes_on() {
     let testbed = Testbed::new();
-    let mut guardian = testbed.start(
-        "",
-        &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; exit 9"],
-    );
+    let mut guardian = testbed.start("", &["sh", "-c", ". $GUARDIAN_TEST_WAIT; exit 9"]);
     let agent =
         testbed.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
     testbed.kill(&agent["agent"], Signal::KILL);
@@ -102,11 +99,8 @@ fn an_agent_that_dies_gives_the_threads_back_and_the_program_goes_on() {
 #[test]
 fn an_agent_that_dies_is_replaced_a_limited_number_of_times() {
     let testbed = Testbed::new();
-    let mut guardian = testbed.start_with(
-        "",
-        "restarts=2",
-        &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; exit 9"],
-    );
+    let mut guardian =
+        testbed.start_with("", "restarts=2", &["sh", "-c", ". $GUARDIAN_TEST_WAIT; exit 9"]);
     let mut record =
         testbed.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
     for restarts in 1..=2 {
@@ -137,7 +131,7 @@ fn an_agent_that_dies_is_replaced_a_limited_number_of_times() {
 #[test]
 fn a_backend_that_ends_by_an_error_is_made_anew_but_not_one_ended_by_hand() {
     let testbed = Testbed::new();
-    let program = ["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"];
+    let program = ["sh", "-c", ". $GUARDIAN_TEST_WAIT"];
     let mut guardian = testbed.start_with("", "restarts=5", &program);
     testbed.record_when(|record| record["stage"] == "active" && record["pid"].is_number());
     testbed.end_backend("the kernel ended it: runnable task stall");
@@ -160,7 +154,7 @@ fn a_backend_that_ends_by_an_error_is_made_anew_but_not_one_ended_by_hand() {
 #[test]
 fn an_agent_that_fails_or_hangs_is_not_replaced() {
     let testbed = Testbed::new();
-    let program = ["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"];
+    let program = ["sh", "-c", ". $GUARDIAN_TEST_WAIT"];
     let mut guardian = testbed.start_with("", "restarts=5", &program);
     let record = testbed.record_when(|record| record["pid"].is_number());
     testbed.kill(&record["agent"], Signal::STOP);
@@ -227,7 +221,7 @@ fn a_name_and_a_cpu_belong_to_one_enclave() {
 #[test]
 fn a_daemon_that_leaves_its_parent_is_waited_for() {
     let testbed = Testbed::new();
-    let script = "setsid sh -c 'while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; \
+    let script = "setsid sh -c '. $GUARDIAN_TEST_WAIT; \
                   echo daemon >> $GUARDIAN_TEST_LOG' & exit 4";
     let mut guardian = testbed.start("", &["sh", "-c", script]);
     until(|| guardian.stderr().contains("1 of its processes have not"));
@@ -240,7 +234,7 @@ fn a_daemon_that_leaves_its_parent_is_waited_for() {
 #[test]
 fn guardian_and_agent_that_are_killed_are_cleaned_up_after_at_once() {
     let testbed = Testbed::new();
-    let script = "echo program >>$GUARDIAN_TEST_LOG; while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done";
+    let script = "echo program >>$GUARDIAN_TEST_LOG; . $GUARDIAN_TEST_WAIT";
     let mut guardian = testbed.start("", &["sh", "-c", script]);
     let record = testbed.record_when(|record| record["pid"].is_number());
     // Until then it is stopped, and only its guardian would continue it.
@@ -261,7 +255,7 @@ fn guardian_and_agent_that_are_killed_are_cleaned_up_after_at_once() {
 fn the_next_command_removes_the_remains_of_three_killed_processes() {
     let testbed = Testbed::new();
     let script = "echo program >>$GUARDIAN_TEST_LOG; \
-                  while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done";
+                  . $GUARDIAN_TEST_WAIT";
     let mut guardian = testbed.start_with("", "cleaner=dead", &["sh", "-c", script]);
     let record = testbed.record_when(|record| record["pid"].is_number());
     until(|| testbed.log().contains(&"program".into()));
@@ -281,8 +275,7 @@ fn the_next_command_removes_the_remains_of_three_killed_processes() {
 #[test]
 fn an_upgrade_replaces_the_agent() {
     let testbed = Testbed::new();
-    let mut guardian = testbed
-        .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
+    let mut guardian = testbed.start("", &["sh", "-c", ". $GUARDIAN_TEST_WAIT"]);
     let old = testbed.record_when(|record| record["pid"].is_number());
     let answer = testbed.ask(r#"{"do":"upgrade","policy":"round-robin:quantum=2ms"}"#);
     assert!(answer.contains(r#""answer":"upgraded""#), "{answer}");
@@ -304,8 +297,7 @@ fn an_upgrade_replaces_the_agent() {
 #[test]
 fn an_upgrade_that_fails_leaves_the_old_agent_or_gives_back() {
     let testbed = Testbed::new();
-    let mut guardian = testbed
-        .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
+    let mut guardian = testbed.start("", &["sh", "-c", ". $GUARDIAN_TEST_WAIT"]);
     let old = testbed.record_when(|record| record["pid"].is_number());
     for (policy, text) in [
         ("round-robbin", "round-robin"),
@@ -331,8 +323,7 @@ fn an_upgrade_that_fails_leaves_the_old_agent_or_gives_back() {
 #[test]
 fn an_agent_that_hangs_loses_its_threads() {
     let testbed = Testbed::new();
-    let mut guardian = testbed
-        .start("", &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"]);
+    let mut guardian = testbed.start("", &["sh", "-c", ". $GUARDIAN_TEST_WAIT"]);
     let record = testbed.record_when(|record| record["pid"].is_number());
     testbed.kill(&record["agent"], Signal::STOP);
     testbed.orphan();
@@ -346,10 +337,7 @@ fn an_agent_that_hangs_loses_its_threads() {
 #[test]
 fn a_stopped_enclave_lets_its_program_go_on() {
     let testbed = Testbed::new();
-    let mut guardian = testbed.start(
-        "",
-        &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done; exit 6"],
-    );
+    let mut guardian = testbed.start("", &["sh", "-c", ". $GUARDIAN_TEST_WAIT; exit 6"]);
     testbed.record_when(|record| record["pid"].is_number());
     for (wrong, text) in [
         ("{}", "cannot parse the request"),

@@ -29,9 +29,18 @@ pub struct Testbed {
     folder: tempfile::TempDir,
 }
 
+/// What a program includes that waits for [`Testbed::end`], or for the end of the test.
+const WAIT: &str = "while [ -d ${GUARDIAN_TEST_LOG%/*} ] && ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done\n";
+
 impl Testbed {
     pub fn new() -> Testbed {
-        Testbed { folder: tempfile::tempdir().expect("a folder") }
+        let testbed = Testbed { folder: tempfile::tempdir().expect("a folder") };
+        fs::write(testbed.wait_path(), WAIT).expect("a file");
+        testbed
+    }
+
+    fn wait_path(&self) -> PathBuf {
+        self.folder.path().join("wait")
     }
 
     fn log_path(&self) -> PathBuf {
@@ -55,6 +64,7 @@ impl Testbed {
         command.args(["--exact", "guardian", "--nocapture", "--test-threads=1"]);
         command.env("GUARDIAN_TEST", settings).env("GUARDIAN_TEST_PROGRAM", program.join("\x1f"));
         command.env("GUARDIAN_TEST_AGENT", fault).env("GUARDIAN_TEST_LOG", self.log_path());
+        command.env("GUARDIAN_TEST_WAIT", self.wait_path());
         command.env("HEDDLE_RUN", self.folder.path().join("run"));
         Running::start_logged(command.stdin(Stdio::null()))
     }
