@@ -19,7 +19,7 @@ test-loaded: ## The same, twice, with a busy process on each CPU (not part of ma
 test-vm: ## Agents over sched_ext, in a virtual machine with a kernel that has it (part of make test)
 	scripts/test-vm || [ $$? -eq 77 ]
 
-fuzz: ## Every parser of untrusted input, 30 seconds each (part of make test; scripts/fuzz --help)
+fuzz: ## Every parser of untrusted input, 30 seconds each (5 in make test; scripts/fuzz --help)
 	scripts/fuzz
 
 bench: ## The cost of yield, spawn, mutex and condition variables, beside tokio, may, Boost.Fiber and Go
