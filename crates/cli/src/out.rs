@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use heddle_metrics::TextStyle;
 use serde::Serialize;
@@ -51,6 +52,11 @@ pub fn printable(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Parses the path of a file that will be written at the end of long work: refuses it now if it cannot be written.
+pub fn new_file(text: &str) -> Result<PathBuf, heddle_metrics::Error> {
+    heddle_metrics::check_writable(text).map(|()| text.into())
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ fn impossible_measurements_are_refused_with_an_explanation() {
         (["--connections", "0"], "from 1 to 1000000"),
         (["--only", "most"], "there are accept, few, all"),
         (["--systems", "go"], "there are heddle, tokio"),
+        (["--report", "/no/such/folder/report.html"], "cannot write /no/such/folder/report.html"),
     ] {
         let output = bench(&words);
         assert_eq!(output.status.code(), Some(2));

@@ -3,7 +3,9 @@
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
 
 use crate::Error;
 
@@ -22,19 +24,43 @@ pub fn write_atomically(path: impl AsRef<Path>, text: &str) -> Result<(), Error>
     written.map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
+/// Returns an error if [`write_atomically`] could not write to `path` now: for a result that takes long to get.
+///
+/// # Errors
+/// As [`write_atomically`].
+pub fn check_writable(path: impl AsRef<Path>) -> Result<(), Error> {
+    let path = path.as_ref();
+    let checked = match fs::metadata(path) {
+        Ok(file) if file.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(file) if !file.is_file() => Ok(()),
+        _ => beside(&resolved(path)).map(drop),
+    };
+    checked.map_err(|source| Error::Write { path: path.to_owned(), source })
+}
+
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    // In the same folder: a rename cannot cross file systems.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut prefix = std::ffi::OsString::from(".");
-    prefix.push(path.file_name().unwrap_or_default());
-    let mut file = tempfile::Builder::new()
-        .prefix(&prefix)
-        .suffix(".tmp")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    let path = resolved(path);
+    let mut file = beside(&path)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(&path)?;
     Ok(())
+}
+
+/// Follows symbolic links, if the file is there.
+fn resolved(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Makes a temporary file in the folder of `path`.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    // In the same folder: a rename cannot cross file systems.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(path.file_name().unwrap_or_default());
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .suffix(".tmp")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
 }

@@ -67,7 +67,7 @@ pub use collect::{Collector, LoadPoint};
 pub use compare::{Change, Comparison, Side, Verdict, compare};
 pub use counts::DecodeError;
 pub use error::Error;
-pub use file::write_atomically;
+pub use file::{check_writable, write_atomically};
 pub use format::SCHEMA;
 pub use histogram::Histogram;
 pub use machine::Machine;

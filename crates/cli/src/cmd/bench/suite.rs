@@ -27,7 +27,7 @@ pub struct Extent {
     #[arg(long)]
     json: bool,
     /// Also write an HTML report to this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = out::new_file)]
     report: Option<PathBuf>,
 }
 

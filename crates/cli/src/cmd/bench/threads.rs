@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Also write an HTML report to this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = out::new_file)]
     report: Option<PathBuf>,
     /// Measure one operation in this process and print its cost; used by the runner.
     #[arg(long, hide = true, num_args = 3, value_names = ["SYSTEM", "OP", "MS"])]
