@@ -221,7 +221,7 @@ fn parts_compare_the_systems_that_differ_in_them() {
     let names = |part| options.wanted(part).iter().map(System::to_string).collect::<Vec<_>>();
     assert_eq!(names(Part::Compute), ["kernel"]);
     assert_eq!(names(Part::Server), ["kernel", "kernel-nice"]);
-    assert_eq!(names(Part::Mariadb), ["kernel", "kernel-nice", "heddle/two-queue:quantum=1ms"]);
+    assert_eq!(names(Part::Mariadb), ["kernel", "kernel-nice", "heddle/two-queue:quantum=200us"]);
 }
 
 /// Invariant I1 of [`crate::suite`].

@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = Kind::ALL)]
     systems: Vec<Kind>,
     /// A policy for heddle, with parameters (repeatable); the targets apply to the default, else to the first
-    /// [default: two-queue:quantum=100us, and for mariadb two-queue:quantum=1ms, too].
+    /// [default: two-queue:quantum=100us, and for mariadb two-queue:quantum=200us, too].
     #[arg(long = "policy", value_name = "TEXT", value_parser = policy)]
     policies: Vec<String>,
     /// Multiplications of matrices in a request of schbench [default: 5, as in schbench].
