@@ -111,11 +111,8 @@ fn a_lock_held_by_another_user_does_not_make_a_dead_guardian_look_alive() {
     }
     let testbed = Testbed::new();
     testbed.open_to_all();
-    let mut dead = testbed.start_with(
-        "",
-        "name=one;cleaner=dead",
-        &["sh", "-c", "while ! [ -e $GUARDIAN_TEST_LOG.end ]; do sleep 0.01; done"],
-    );
+    let mut dead =
+        testbed.start_with("", "name=one;cleaner=dead", &["sh", "-c", ". $GUARDIAN_TEST_WAIT"]);
     let record = testbed.record_when(|record| record["pid"].is_number());
     // Its agent must not clean up for it.
     testbed.kill(&record["agent"], Signal::STOP);
