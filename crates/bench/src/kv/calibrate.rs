@@ -42,6 +42,14 @@ pub fn get_time(options: &LoadOptions) -> io::Result<Ns> {
 /// # Errors
 /// Network errors, and a dataset that is too small for `target`.
 pub fn scan_length(options: &LoadOptions, target: Ns) -> io::Result<(u32, Ns)> {
+    scan_length::long_enough(scan_length_or_all(options, target)?, target)
+}
+
+/// As [`scan_length`], or the number of all keys if they are too few.
+///
+/// # Errors
+/// Network errors.
+pub fn scan_length_or_all(options: &LoadOptions, target: Ns) -> io::Result<(u32, Ns)> {
     let most = u32::try_from(options.shape.keys).unwrap_or(u32::MAX);
     scan_length::search(most, target, |keys| scan_time(options, keys))
 }

@@ -104,8 +104,8 @@ fn scan_in_words(scan: ScanTime) -> String {
     match scan {
         ScanTime::Time(time) => format!("A SCAN lasts {time} or a little more."),
         ScanTime::Gets(gets) => format!(
-            "A SCAN is as long as {gets} GETs or a little more; both are measured at the start, on this machine \
-             and store."
+            "A SCAN is as long as {gets} GETs or a little more, or reads all keys; both are measured at the start, on \
+             this machine and store."
         ),
     }
 }

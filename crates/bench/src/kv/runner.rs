@@ -8,6 +8,7 @@ use super::launch;
 use super::measured::{KvError, Measured, Sample, ScanRate};
 use super::options::{KvOptions, QUIET_LOAD, QUIET_RUN, SCAN_RUN, TIMEOUT, WARMUP};
 use super::process::{ServerProcess, StartError};
+use super::scan_time::ScanTime;
 use super::system::System;
 use super::usage::cpu_time;
 use super::workdir;
@@ -114,9 +115,12 @@ impl<'a> Runner<'a> {
         let (cpus, mix) = (options.cpus.server.len(), &options.mix);
         let found = (|| {
             let get = calibrate::get_time(&load)?;
-            let (scan_len, scan_service) = match mix.share(Op::Scan) > 0.0 {
-                true => calibrate::scan_length(&load, options.scan.target(get))?,
-                false => (1, Ns::ZERO),
+            let target = options.scan.target(get);
+            let (scan_len, scan_service) = match options.scan {
+                _ if mix.share(Op::Scan) == 0.0 => (1, Ns::ZERO),
+                ScanTime::Time(_) => calibrate::scan_length(&load, target)?,
+                // On a busy machine a GET takes four times as long, and a SCAN of all keys is no thousand of them.
+                ScanTime::Gets(_) => calibrate::scan_length_or_all(&load, target)?,
             };
             self.measured.get_service = Some(get);
             load.shape.scan_len = scan_len;

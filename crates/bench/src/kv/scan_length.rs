@@ -15,10 +15,10 @@ const CLOSE_TRIES: usize = 8;
 const FIRST: u32 = 256;
 
 /// A number of keys up to `most` at which a SCAN lasts `target` to one and a quarter times that, if `time` allows, and
-/// how long it takes. `time` measures a SCAN of so many keys.
+/// how long it takes; `most`, if even that is shorter. `time` measures a SCAN of so many keys.
 ///
 /// # Errors
-/// Those of `time`, and a SCAN of `most` keys that is shorter than `target`.
+/// Those of `time`.
 pub fn search(
     most: u32,
     target: Ns,
@@ -34,7 +34,7 @@ pub fn search(
                 break;
             }
         } else if keys == most {
-            return Err(too_few(keys, took, target));
+            return Ok((keys, took));
         } else {
             too_short = keys;
         }
@@ -66,10 +66,18 @@ fn next_length(keys: u32, took: Ns, target: Ns) -> u32 {
     (f64::from(keys) * ratio * 1.125).ceil().clamp(1.0, f64::from(u32::MAX)) as u32
 }
 
-fn too_few(keys: u32, took: Ns, target: Ns) -> io::Error {
-    io::Error::other(format!(
+/// Returns what [`search`] has found, unless it is shorter than `target`.
+///
+/// # Errors
+/// Then, with advice.
+pub fn long_enough(found: (u32, Ns), target: Ns) -> io::Result<(u32, Ns)> {
+    let (keys, took) = found;
+    if took >= target {
+        return Ok(found);
+    }
+    Err(io::Error::other(format!(
         "a SCAN of {keys} keys takes {took}, less than {target}; give more --keys or a shorter --scan"
-    ))
+    )))
 }
 
 #[cfg(test)]
@@ -134,7 +142,9 @@ mod tests {
 
     #[test]
     fn a_dataset_that_is_too_small_is_an_error_with_advice() {
-        let error = searched(5_000, |_| false).unwrap_err().to_string();
+        let found = searched(5_000, |_| false).unwrap();
+        assert_eq!(found, (5_000, true_time(5_000)), "all keys");
+        let error = long_enough(found, TARGET).unwrap_err().to_string();
         assert!(error.contains("5000 keys") && error.contains("more --keys"), "{error}");
         assert!(search(1, TARGET, |_| Ok(TARGET * 9)).is_ok_and(|(keys, _)| keys == 1));
     }
