@@ -24,6 +24,9 @@
 //! A task that the policy lets run for longer, provided that nothing is enqueued meanwhile ([`Resched::Until`]), has a
 //! late alarm: on a virtual machine an interrupt costs 40 us, so looking once a quantum takes a good part of the CPU.
 //!
+//! A task that arrives after the quantum is over needs no alarm: the thread that enqueues it interrupts the worker, which
+//! costs less than a timer that is set to now.
+//!
 //! [`Resched::Until`]: heddle_core::Resched::Until
 //!
 //! # Without a CPU
@@ -254,37 +257,48 @@ impl Alarm {
     }
 
     /// A task waits for the CPU of a task whose turn began at the time stamp `began`: sets the alarm to the end of that
-    /// quantum, or to now if that has passed. So is a late one. For any thread.
+    /// quantum. So is a late one. Returns whether the quantum has passed: then the caller interrupts the worker itself,
+    /// which costs less than a timer. For any thread.
     #[inline]
-    pub(crate) fn ask(&self, began: impl FnOnce() -> u64) {
+    #[must_use]
+    pub(crate) fn ask(&self, began: impl FnOnce() -> u64) -> bool {
         if self.is_late() {
-            self.bring_forward(began());
-        } else if self.rings_at.load(Ordering::Relaxed) == OFF {
-            self.summon(began());
+            self.bring_forward(began())
+        } else {
+            self.rings_at.load(Ordering::Relaxed) == OFF && self.summon(began())
         }
     }
 
     #[cold]
-    fn bring_forward(&self, began: u64) {
+    fn bring_forward(&self, began: u64) -> bool {
         if !self.is_late.swap(false, Ordering::Relaxed) {
-            return;
+            return false;
         }
         let now = clock::ticks();
         let at = now.max(began + self.quantum.load(Ordering::Relaxed));
         // The worker may be setting it, too. Too early, it is set to the rest of the quantum.
-        if at < self.rings_at.load(Ordering::Relaxed) {
-            self.set_timer(now, at - now);
+        at < self.rings_at.load(Ordering::Relaxed) && {
+            self.rings_at.store(at, Ordering::Relaxed);
+            self.rings_now(now, at)
         }
     }
 
     #[cold]
-    fn summon(&self, began: u64) {
+    fn summon(&self, began: u64) -> bool {
         let now = clock::ticks();
         let at = now.max(began + self.quantum.load(Ordering::Relaxed));
         // Several threads may ask; one wins.
-        if self.rings_at.compare_exchange(OFF, at, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.timer().set(clock::ticks_to_ns(at - now));
+        let order = (Ordering::Relaxed, Ordering::Relaxed);
+        self.rings_at.compare_exchange(OFF, at, order.0, order.1).is_ok() && self.rings_now(now, at)
+    }
+
+    /// Returns whether the time to fire, `at`, has come; else sets the timer. In virtual time only timers fire.
+    fn rings_now(&self, now: u64, at: u64) -> bool {
+        if at <= now && !cfg!(virtual_time) {
+            return true;
         }
+        self.timer().set(clock::ticks_to_ns(at - now));
+        false
     }
 
     /// It found its task in the C library: sets it to fire again, a few times. For its worker.
@@ -388,14 +402,15 @@ mod tests {
         alarm.turn_begins(now, Q, || false, || None);
         assert!(alarm.is_off());
         let later = now + (1 << 40);
-        alarm.ask(|| later);
+        assert!(!alarm.ask(|| later));
         assert_eq!((rings_at(&alarm), alarm.is_set()), (later + Q, true));
-        alarm.ask(|| now);
+        assert!(!alarm.ask(|| now));
         assert_eq!(rings_at(&alarm), later + Q, "asked already");
         alarm.off();
         assert!(alarm.is_off() && !alarm.is_set());
-        alarm.ask(|| 0);
-        assert!(!alarm.is_set() && !alarm.is_off(), "overdue: rings at once");
+        assert!(alarm.ask(|| 0), "overdue");
+        assert!(!alarm.is_set() && !alarm.is_off());
+        assert!(!alarm.ask(|| 0), "asked already");
     }
 
     #[test]
@@ -412,9 +427,9 @@ mod tests {
         );
         let late = rings_at(&alarm) - later;
         assert!((10 * Q - 10..=10 * Q).contains(&late), "{late}");
-        alarm.ask(|| later);
+        assert!(!alarm.ask(|| later));
         assert_eq!((rings_at(&alarm), alarm.is_late()), (later + Q, false));
-        alarm.ask(|| later - Q / 2);
+        assert!(!alarm.ask(|| later - Q / 2));
         assert_eq!(rings_at(&alarm), later + Q, "asked already");
     }
 
@@ -445,7 +460,7 @@ mod tests {
                 || true,
                 || {
                     alarm.before_late();
-                    alarm.ask(|| later);
+                    assert!(!alarm.ask(|| later));
                     Some(clock::ticks_to_ns(10 * Q))
                 },
             );
@@ -459,7 +474,7 @@ mod tests {
         alarm.turn_begins(clock::ticks(), Q, || true, || None);
         alarm.before_late();
         alarm.set_late_after(Ns::ZERO, Ns::ZERO);
-        alarm.ask(|| 0);
+        assert!(!alarm.ask(|| 0));
         alarm.set_after(Ns::ZERO);
         alarm.off();
         assert!(!alarm.exists());

@@ -7,7 +7,7 @@ use crate::task::{Liveness, Task, TaskRef};
 use heddle_arch::PreemptCount;
 use heddle_core::{Ns, Rng};
 use heddle_sync::SpinLock;
-use heddle_sys::{clock, memory};
+use heddle_sys::{clock, memory, thread};
 use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::ops::Deref;
@@ -343,7 +343,10 @@ impl Worker {
                 unsafe { PreemptCount::set_pending() };
             }
         }
-        self.hasten_from_afar();
+        if self.is_due() {
+            // SAFETY: as above.
+            unsafe { PreemptCount::set_pending() };
+        }
     }
 
     /// Returns the stack cache. For the worker's own thread, with preemption off.
@@ -402,7 +405,16 @@ impl Remote {
     /// task before a full fence.
     #[inline]
     pub(crate) fn hasten_from_afar(&self) {
-        self.alarm.ask(|| self.started.load(Ordering::Relaxed));
+        let tid = self.tid.load(Ordering::Relaxed);
+        // Without a thread it has no task, and a thread that has ended needs no signal.
+        if self.is_due() && tid != 0 {
+            thread::signal(tid, alarm::SIGNAL);
+        }
+    }
+
+    /// Asks its alarm to limit its task to the quantum. Returns whether that has passed.
+    fn is_due(&self) -> bool {
+        self.alarm.ask(|| self.started.load(Ordering::Relaxed))
     }
 
     /// Returns how long its task has run, if the policy preempts. A concurrent dispatch makes it zero.
