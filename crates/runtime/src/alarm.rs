@@ -24,8 +24,8 @@
 //! A task that the policy lets run for longer, provided that nothing is enqueued meanwhile ([`Resched::Until`]), has a
 //! late alarm: on a virtual machine an interrupt costs 40 us, so looking once a quantum takes a good part of the CPU.
 //!
-//! A task that arrives after the quantum is over needs no alarm: the thread that enqueues it interrupts the worker, which
-//! costs less than a timer that is set to now.
+//! A task that arrives after the quantum is over needs no alarm: the thread that enqueues it interrupts the worker,
+//! which costs less than a timer that is set to now.
 //!
 //! [`Resched::Until`]: heddle_core::Resched::Until
 //!
