@@ -17,12 +17,16 @@ pub(crate) fn path(class: &str, d: &str) -> String {
     if d.is_empty() { String::new() } else { format!("<path class=\"{class}\" d=\"{d}\"/>\n") }
 }
 
-/// Shortens `words` to at most `limit` characters, with an ellipsis if some are dropped.
+/// Shortens `words` to at most `limit` characters, with an ellipsis for those in the middle: systems differ in their
+/// first words, and policies of one name in their last.
 pub(crate) fn shortened(words: &str, limit: usize) -> String {
-    match words.chars().count() > limit {
-        true => words.chars().take(limit.saturating_sub(1)).chain(['…']).collect(),
-        false => words.to_owned(),
+    let count = words.chars().count();
+    if count <= limit {
+        return words.to_owned();
     }
+    let tail = limit.saturating_sub(1) / 2;
+    let head = limit.saturating_sub(1) - tail;
+    words.chars().take(head).chain(['…']).chain(words.chars().skip(count - tail)).collect()
 }
 
 /// Positions for labels that would ideally be at `wanted`: in the same order, at least `gap` apart, and within
@@ -63,6 +67,8 @@ mod tests {
     #[test]
     fn long_names_are_shortened() {
         assert_eq!(shortened("two-queue", 9), "two-queue");
-        assert_eq!(shortened("two-queue", 5), "two-…");
+        assert_eq!(shortened("two-queue", 5), "tw…ue");
+        assert_eq!(shortened("heddle/two-queue:quantum=200us", 17), "heddle/t…um=200us");
+        assert_eq!(shortened("two-queue", 1), "…");
     }
 }
