@@ -45,7 +45,7 @@ pub fn scan_length(options: &LoadOptions, target: Ns) -> io::Result<(u32, Ns)> {
     scan_length::long_enough(scan_length_or_all(options, target)?, target)
 }
 
-/// As [`scan_length`], or the number of all keys if they are too few.
+/// As [`scan_length()`], or the number of all keys if they are too few.
 ///
 /// # Errors
 /// Network errors.
