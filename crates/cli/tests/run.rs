@@ -127,6 +127,7 @@ fn the_program_gets_its_settings_and_keeps_the_process() {
         "--class",
         "3=module:w?",
         "--report",
+        "--kernel-main",
         "--no-follow",
         "--",
         "env",
@@ -143,6 +144,7 @@ fn the_program_gets_its_settings_and_keeps_the_process() {
         "HEDDLE_PTHREAD_CLASSES=be=compact*;3=module:w?".into(),
         "HEDDLE_PTHREAD_REPORT=1".into(),
         "HEDDLE_PTHREAD_FOLLOW=0".into(),
+        "HEDDLE_PTHREAD_MAIN=kernel".into(),
     ] {
         assert!(variables.lines().any(|line| line == expected), "no {expected} in {variables}");
     }

@@ -187,16 +187,23 @@ fn spin(word: &AtomicI32) {
             }
             std::hint::spin_loop();
         }
-        match Caller::here() {
-            Caller::Task => {
-                heddle_rt::yield_now();
-                cancel::look();
-            }
-            // SAFETY: a system call without arguments.
-            _ => unsafe {
-                syscall!(libc::SYS_sched_yield);
-            },
+        give_way();
+    }
+}
+
+/// Lets others run. Not part of [`spin`], which must have nothing to clean up: the handler of a signal that a kernel
+/// thread gets there may leave it from any instruction by unwinding.
+#[inline(never)]
+fn give_way() {
+    match Caller::here() {
+        Caller::Task => {
+            heddle_rt::yield_now();
+            cancel::look();
         }
+        // SAFETY: a system call without arguments.
+        _ => unsafe {
+            syscall!(libc::SYS_sched_yield);
+        },
     }
 }
 

@@ -89,6 +89,37 @@ pub(crate) fn attend(to: Attend) -> Attended {
     attended
 }
 
+/// Gives `thread`, which the calling kernel thread becomes, what the C library has for that: whether and when it is
+/// cancelled.
+pub(crate) fn take_state(thread: &Thread) {
+    let (mut state, mut kind) = (PTHREAD_CANCEL_ENABLE, PTHREAD_CANCEL_DEFERRED);
+    // SAFETY: the functions have these types, and room for what was set before. The state is disabled first, and then
+    // the type made deferred: nothing is acted upon.
+    unsafe {
+        let (off, deferred) = (PTHREAD_CANCEL_DISABLE, PTHREAD_CANCEL_DEFERRED);
+        let (state, kind) = (&raw mut state, &raw mut kind);
+        real!(pthread_setcancelstate(off: c_int, state: *mut c_int) -> c_int);
+        real!(pthread_setcanceltype(deferred: c_int, kind: *mut c_int) -> c_int);
+    }
+    thread.cancel_enabled.store(state == PTHREAD_CANCEL_ENABLE, Ordering::Relaxed);
+    thread.cancel_async.store(kind == PTHREAD_CANCEL_ASYNCHRONOUS, Ordering::Relaxed);
+}
+
+/// Undoes [`take_state`], in the kernel thread.
+pub(crate) fn give_state_back(thread: &Thread) {
+    let state = match thread.cancel_enabled.load(Ordering::Relaxed) {
+        true => PTHREAD_CANCEL_ENABLE,
+        false => PTHREAD_CANCEL_DISABLE,
+    };
+    let kind = c_int::from(thread.cancel_async.load(Ordering::Relaxed));
+    let old: *mut c_int = std::ptr::null_mut();
+    // SAFETY: the functions have these types, and take null.
+    unsafe {
+        real!(pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int);
+        real!(pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int);
+    }
+}
+
 /// POSIX's `pthread_cancel`.
 ///
 /// # Safety

@@ -10,7 +10,7 @@ mod own;
 mod robust;
 
 pub(crate) use own::{failed_to_take, forget_tid, own_tid};
-pub(crate) use robust::{RobustList, leave_robust};
+pub(crate) use robust::{RobustList, give_robust_back, leave_robust, take_robust};
 
 use crate::real::real;
 use crate::sys::syscall;

@@ -186,7 +186,8 @@ fn text() -> String {
     let mut line = |what: &str, value: u64, note: &str| {
         let _ = writeln!(text, "  {what:<24}{value:>12}  {note}");
     };
-    line("threads created", stats.spawned, "");
+    let first = u64::from(Thread::all().any(Thread::is_first));
+    line("threads created", stats.spawned.saturating_sub(first), "");
     line("switches", stats.switches, "");
     line("preemptions", stats.preemptions, "");
     line("signals for them", stats.interrupts, "");

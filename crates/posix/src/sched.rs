@@ -1,7 +1,7 @@
 //! Names, CPUs and scheduling attributes of threads, answered from the thread's record.
 //!
 //! To the kernel, a task's thread is a worker. What a program asks of its threads' scheduling is a hint for the policy:
-//! SCHED_BATCH, SCHED_IDLE and nice values above 0 make a thread best-effort.
+//! SCHED_BATCH, SCHED_IDLE and nice values above the process's make a thread best-effort.
 
 use crate::classes;
 use crate::errno;
@@ -11,6 +11,7 @@ use heddle_core::Class;
 use heddle_rt::raw::{Caller, Entry};
 use libc::{pthread_t, sched_param};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
 /// What a thread has been told of its scheduling.
@@ -51,7 +52,7 @@ impl Wishes {
         let Some(Thread { wishes, .. }) = creator else {
             self.policy.store(libc::SCHED_OTHER, Ordering::Relaxed);
             self.priority.store(0, Ordering::Relaxed);
-            self.nice.store(0, Ordering::Relaxed);
+            self.nice.store(base_nice(), Ordering::Relaxed);
             let mut name = [0; 16];
             // SAFETY: room for the 16 bytes that the kernel writes.
             unsafe { crate::sys::syscall!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr()) };
@@ -76,7 +77,7 @@ impl Wishes {
 
     /// Whether the thread has asked to give way to others.
     fn is_best_effort(&self) -> bool {
-        self.nice.load(Ordering::Relaxed) > 0
+        self.nice.load(Ordering::Relaxed) > base_nice()
             || matches!(self.policy.load(Ordering::Relaxed), libc::SCHED_BATCH | libc::SCHED_IDLE)
     }
 
@@ -92,9 +93,71 @@ impl Wishes {
     }
 }
 
+/// Returns the nice value of the kernel thread that first asks: the one that the process has when its runtime starts.
+fn base_nice() -> c_int {
+    static BASE: OnceLock<c_int> = OnceLock::new();
+    // The kernel returns 40 to 1 for -20 to 19.
+    // SAFETY: numbers.
+    let ask = || {
+        20 - unsafe { crate::sys::syscall!(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) } as c_int
+    };
+    *BASE.get_or_init(ask)
+}
+
 /// Tells the policy what the attributes of `thread` have become.
 fn reclassify(thread: &Thread) {
     thread.task.set_class(thread.wishes.class());
+}
+
+/// Shows the first thread's name where others look for that of the process, at its kernel thread.
+fn show_name(name: &[u8]) {
+    let path = c"/proc/self/comm".as_ptr();
+    let flags = libc::O_WRONLY | libc::O_CLOEXEC;
+    // SAFETY: a path, and a buffer that stays. Without /proc there is nobody who looks there.
+    unsafe {
+        let file = crate::sys::syscall!(libc::SYS_openat, libc::AT_FDCWD, path, flags, 0);
+        if file >= 0 {
+            crate::sys::syscall!(libc::SYS_write, file, name.as_ptr(), name.len());
+            crate::sys::syscall!(libc::SYS_close, file);
+        }
+    }
+}
+
+/// Linux's `prctl`: the name is the calling task's.
+///
+/// # Safety
+/// Linux's contract.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    let thread = Thread::current();
+    // SAFETY: the caller's contract: a name of at most 16 bytes, or room for as many.
+    unsafe {
+        match (option, thread) {
+            (libc::PR_SET_NAME, Some(thread)) => {
+                let name = CStr::from_ptr(a as *const c_char).to_bytes();
+                rename(thread, &name[..name.len().min(15)]);
+                0
+            }
+            (libc::PR_GET_NAME, Some(thread)) => {
+                (a as *mut [u8; 16]).write(thread.wishes.name());
+                0
+            }
+            _ => {
+                errno::of_kernel(crate::sys::syscall!(libc::SYS_prctl, option, a, b, c, d)) as c_int
+            }
+        }
+    }
+}
+
+/// Names a thread; `name` has at most 15 bytes.
+fn rename(thread: &Thread, name: &[u8]) {
+    let mut padded = [0; 16];
+    padded[..name.len()].copy_from_slice(name);
+    thread.wishes.set_name(&padded);
+    reclassify(thread);
+    if thread.is_first() {
+        show_name(name);
+    }
 }
 
 /// POSIX's draft `pthread_setname_np`.
@@ -112,10 +175,7 @@ pub unsafe extern "C" fn pthread_setname_np(thread: pthread_t, name: *const c_ch
         if bytes.len() > 15 {
             return libc::ERANGE;
         }
-        let mut padded = [0; 16];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        record.wishes.set_name(&padded);
-        reclassify(record);
+        rename(record, bytes);
     }
     0
 }

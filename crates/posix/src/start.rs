@@ -1,5 +1,6 @@
-//! Start: nothing but names until the first thread.
+//! Start: nothing but names until a thread is created.
 
+use crate::thread::first;
 use crate::{image, process, report, signals, thread};
 use heddle_core::Ns;
 use heddle_rt::RuntimeBuilder;
@@ -26,6 +27,7 @@ static CONSTRUCTOR: extern "C" fn() = construct;
 /// Runs when the library is loaded, before the program.
 extern "C" fn construct() {
     image::find();
+    first::note();
     // Two runtimes in a process would take each other's workers for threads. Without its `pthread_create` the library
     // stays out of the way: all callers are kernel threads to it.
     if !image::is_beside_another_runtime() {
@@ -48,7 +50,8 @@ pub(crate) fn has_started() -> bool {
     STARTED.load(Ordering::Acquire)
 }
 
-/// Starts the runtime, unless it runs. Ends the process with an explanation if it cannot be started.
+/// Starts the runtime, unless it runs; the program's first thread is a task from then on. Ends the process with an
+/// explanation if it cannot be started.
 #[inline]
 pub(crate) fn runtime() {
     if !has_started() {
@@ -60,7 +63,8 @@ pub(crate) fn runtime() {
 fn start() {
     // Not a `Once`: the child of a fork starts anew.
     LOCK.lock();
-    if !has_started() {
+    let starts = !has_started();
+    if starts {
         if !image::is_known() {
             fail(format_args!(
                 "the program is linked with the archive that cargo makes, in which Heddle's code cannot be told from \
@@ -80,6 +84,9 @@ fn start() {
         STARTED.store(true, Ordering::Release);
     }
     LOCK.unlock();
+    if starts && !first::adopt() {
+        signals::receiver::start();
+    }
 }
 
 /// Ends the process: the program was promised a policy and must not run without it.

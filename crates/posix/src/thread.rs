@@ -1,6 +1,7 @@
 //! Threads: their records. How they begin and end is in [`create`], how others wait for that in [`join`].
 
 mod create;
+pub(crate) mod first;
 mod join;
 mod registry;
 
@@ -160,6 +161,11 @@ impl Thread {
         self.life.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
+    /// Returns whether it is the program's first thread.
+    pub(crate) fn is_first(&self) -> bool {
+        self.task.is_first()
+    }
+
     /// Returns the `pthread_t`.
     pub(crate) fn id(&self) -> pthread_t {
         self.task.thread() as pthread_t
@@ -205,4 +211,5 @@ impl Thread {
 pub(crate) fn forget_all() {
     Thread::all().for_each(|thread| thread.life.store(Life::None as u8, Ordering::Release));
     create::forget();
+    first::forget();
 }

@@ -37,14 +37,19 @@ fn run(program: &Path, policy: Option<&str>, settings: &[(&str, &str)]) -> (Exit
     (status, std::fs::read_to_string(&output).expect("its output"))
 }
 
-/// Runs `program` without the library and under each of `policies`.
+/// Runs `program` without the library, under each of `policies`, and once more with its first thread left to the
+/// kernel: then kernel threads and tasks share what there is.
 fn passes(program: &Path, policies: &[&str]) {
-    for policy in [None].into_iter().chain(policies.iter().copied().map(Some)) {
-        let (status, output) = run(program, policy, &[]);
+    let as_is = [None].into_iter().chain(policies.iter().copied().map(Some));
+    let runs = as_is.map(|policy| (policy, None)).chain([(Some(policies[0]), Some(KERNEL_MAIN))]);
+    for (policy, setting) in runs {
+        let (status, output) = run(program, policy, setting.as_slice());
         let under = policy.unwrap_or("the C library's threads");
-        assert!(status.success(), "{} under {under}: {status}\n{output}", program.display());
+        assert!(status.success(), "{program:?} under {under}, {setting:?}: {status}\n{output}");
     }
 }
+
+const KERNEL_MAIN: (&str, &str) = ("HEDDLE_PTHREAD_MAIN", "kernel");
 
 /// Compiles `tests/c/NAME.c` and runs it.
 fn c(name: &str) {
@@ -104,6 +109,11 @@ fn descriptors() {
 #[test]
 fn files() {
     c("files");
+}
+
+#[test]
+fn first() {
+    c("first");
 }
 
 #[test]

@@ -55,6 +55,12 @@ impl CpuTime {
         }
     }
 
+    /// A new task has used `time` before it was one. For the only owner of its block.
+    pub(crate) fn start_at(&self, time: Ns) {
+        self.charged.store(time.0, Ordering::Relaxed);
+        self.shown.store(0, Ordering::Relaxed);
+    }
+
     /// Returns what has been charged: the task has no turn.
     pub(crate) fn get(&self) -> Ns {
         self.show(self.charged.load(Ordering::Relaxed))

@@ -53,6 +53,7 @@ pub unsafe fn in_child() {
         *global = None;
         drop((global, pool, parkers));
     }
+    interpose::lead(0);
     if Task::current().is_none() {
         return;
     }

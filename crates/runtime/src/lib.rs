@@ -41,7 +41,7 @@
 //! | its policy | `sched` |
 //! | starting and stopping it | `blocking`, `runtime`, `config`, `ambient` |
 //! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, `virtual_time` |
-//! | what thread libraries use | `raw` |
+//! | what thread libraries use | `adopt`, `raw` |
 //! | files, pipes, sockets, child processes, signals | [`io`], [`fs`], [`net`], [`process`], [`signal`] |
 //!
 //! Two traits keep the arrows one way. A task knows its scheduler as a `task::Scheduler`, which mentions tasks only;
@@ -55,6 +55,7 @@ compile_error!(
      lacks. Build without `-C target-feature=+crt-static`."
 );
 
+mod adopt;
 mod alarm;
 pub mod alloc;
 mod ambient;

@@ -411,11 +411,16 @@ fn is_overflow(task: &Task, at: usize, sp: usize) -> bool {
 fn report_overflow(task: &Task) -> ! {
     let name = task.name().unwrap_or("without a name");
     let kib = task.stack.size >> 10;
-    report::say(format_args!(
-        "\nheddle: {} ({name}) has overflowed its stack of {kib} KiB; give it a larger one with \
-         Builder::stack_size, or the runtime with HEDDLE_STACK_SIZE",
-        task.id()
-    ));
+    match task.is_adopted() {
+        true => report::say(format_args!(
+            "\nheddle: the program's first thread has overflowed its stack of {kib} KiB; `ulimit -s` sets its size"
+        )),
+        false => report::say(format_args!(
+            "\nheddle: {} ({name}) has overflowed its stack of {kib} KiB; give it a larger one with \
+             Builder::stack_size, or the runtime with HEDDLE_STACK_SIZE",
+            task.id()
+        )),
+    }
     // SAFETY: ends the process, which is allowed in a signal handler.
     unsafe { libc::abort() }
 }

@@ -2,6 +2,7 @@
 //!
 //! Not for programs. `heddle-posix` builds the POSIX threads interface on it; what it promises may change with that.
 
+use crate::adopt::{self, Adoption};
 use crate::ambient;
 use crate::blocking;
 use crate::config::RuntimeBuilder;
@@ -131,6 +132,12 @@ impl RawTask {
         let _ = crate::wake::reach(self.0.get(), |sched| sched.set_class(self.0, class));
     }
 
+    /// Returns whether it began as [`NewFirst`].
+    #[inline]
+    pub fn is_first(self) -> bool {
+        self.0.get().is_adopted()
+    }
+
     /// Returns the stack that the task itself may use, without its guard.
     pub fn stack(self) -> Range<usize> {
         let task = self.0.get();
@@ -250,6 +257,43 @@ impl NewTask {
     pub fn start(self) -> RawTask {
         RawTask(self.0.start())
     }
+}
+
+/// The calling kernel thread's context, about to become a task that keeps its stack, its thread-local variables and its
+/// `pthread_t`. Its kernel thread goes on as the task's *leader*.
+#[must_use]
+pub struct NewFirst(Adoption);
+
+impl NewFirst {
+    /// Prepares the calling context, which may use the stack `stack`, to become a task of the process-wide runtime.
+    ///
+    /// # Errors
+    /// The system's, if it has no memory or tasks left.
+    pub fn prepare(stack: Range<usize>) -> io::Result<NewFirst> {
+        Adoption::prepare(stack).map(NewFirst)
+    }
+
+    /// Returns the task, which does not run yet.
+    pub fn task(&self) -> RawTask {
+        RawTask(self.0.task())
+    }
+
+    /// Returns in the task. Its kernel thread calls `lead`, which returns once the task is to go back to it
+    /// ([`go_back`]).
+    ///
+    /// # Safety
+    /// The caller is the context that was prepared. Its kernel thread holds back all signals but the C library's own,
+    /// and is not in a signal's handler.
+    pub unsafe fn start(self, lead: fn()) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.go(lead) };
+    }
+}
+
+/// Ends the calling task, which began as [`NewFirst`]: returns in the kernel thread that it was, once the leader's
+/// function has returned. That thread holds back the signals that it did then. Elsewhere it does nothing.
+pub fn go_back() {
+    adopt::go_back();
 }
 
 /// Runs the calling task's destructors of thread-local variables and keys now, with preemption on.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{in_both_modes, spin_until, two_workers};
-use heddle_rt::{TlsMode, spawn, yield_now};
+use heddle_rt::{spawn, yield_now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,7 +25,6 @@ fn setuid_in_a_task_returns_and_reaches_every_thread() {
         // SAFETY: the alarm ends the process if the call does not return.
         unsafe { libc::alarm(600) };
         let rt = two_workers("round-robin:quantum=100us");
-        let mode = rt.tls().0;
         let stop = Arc::new(AtomicBool::new(false));
         let task = |stop: Arc<AtomicBool>| {
             spin_until(|| {
@@ -52,9 +51,7 @@ fn setuid_in_a_task_returns_and_reaches_every_thread() {
                 user
             };
             let expected = [user; 4].map(|user| user.to_string()).join("\t");
-            let others = users().into_iter().filter(|users| *users != expected).count();
-            // The C library takes the thread that gave the calling task its block for the caller, and leaves it out.
-            assert!(others <= usize::from(mode == TlsMode::Donor), "{:?}", users());
+            assert!(users().iter().all(|users| *users == expected), "{:?}", users());
             stop.store(true, Ordering::Relaxed);
             tasks.into_iter().chain(computing).for_each(|task| task.join().unwrap());
         });

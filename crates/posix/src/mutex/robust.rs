@@ -202,6 +202,20 @@ fn leave(list: &Cell<RobustList>) {
     }
 }
 
+/// Gives `thread`, which the calling kernel thread becomes, the robust mutexes that that holds.
+pub(crate) fn take_robust(thread: &Thread) {
+    thread.robust.set(Own::get().robust.take());
+}
+
+/// Undoes [`take_robust`], in the kernel thread.
+pub(crate) fn give_robust_back(thread: &Thread) {
+    let list = thread.robust.take();
+    if !list.0.is_null() {
+        Own::get().robust.set(list);
+        leave_at_end();
+    }
+}
+
 /// Marks the robust mutexes of the calling thread, which ends.
 pub(crate) fn leave_robust(thread: &Thread) {
     leave(&thread.robust);

@@ -2,7 +2,7 @@
 
 use crate::real::real;
 use crate::thread::Thread;
-use crate::{ALLOCATOR, mutex, report, signals, start, thread, wait};
+use crate::{ALLOCATOR, cancel, mutex, report, signals, start, thread, wait};
 use heddle_rt::raw;
 use heddle_sys::signal::change_mask;
 use libc::pid_t;
@@ -51,6 +51,10 @@ extern "C" fn in_child() {
         crate::io::forget();
     }
     let own = signals::after_fork(SAVED.thread.get());
+    if let Some(first) = SAVED.thread.get().filter(|thread| thread.is_first()) {
+        mutex::give_robust_back(first);
+        cancel::give_state_back(first);
+    }
     signals::end_fork();
     mutex::forget_tid();
     thread::forget_all();

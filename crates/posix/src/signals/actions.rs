@@ -330,6 +330,13 @@ fn replace(signal: c_int, new: Option<&Action>) -> Result<Action, c_int> {
 thread_local! {
     /// What the last handler did that ran in this kernel thread.
     static LAST: Cell<Attended> = const { Cell::new(Attended::Nothing) };
+    /// How many handlers have begun in this kernel thread and not returned: more than there are if one has jumped out.
+    static RUNNING: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Returns whether the calling kernel thread runs a handler, or may.
+pub(super) fn is_in_kernel() -> bool {
+    RUNNING.get() != 0
 }
 
 /// Returns what the last handler did in this kernel thread, once.
@@ -385,7 +392,9 @@ pub(super) fn run_in_kernel_thread(
     // SAFETY: the program's handler; one with a single parameter ignores the others.
     unsafe {
         let handler: frames::Handler = std::mem::transmute(action.handler);
+        RUNNING.set(RUNNING.get() + 1);
         handler(signal, info, context.cast());
+        RUNNING.set(RUNNING.get() - 1);
     }
     true
 }

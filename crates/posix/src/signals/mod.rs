@@ -4,12 +4,14 @@
 //!
 //! A task has a mask and a set of pending signals of its own, in its [`Thread`]. Workers hold back every signal in the
 //! kernel but the runtime's own and faults, all of them the same: what the C library saves and restores inside (in
-//! `sigsetjmp`, in a handler's frame) is the same on each worker. Kernel threads, the program's first among them, keep
+//! `sigsetjmp`, in a handler's frame) is the same on each worker. Kernel threads keep
 //! their real masks, and the kernel runs handlers in them, by way of [`actions`]' trampoline.
 //!
 //! - A signal for a task (`pthread_kill`, `raise`) is queued in [`queue`], and the task asked to attend.
-//! - A signal for the process goes to a kernel thread of the program's that accepts it, as ever. If there is none, a
-//!   thread of ours, the [`receiver`], takes it with `sigtimedwait` and gives it to a task that accepts it. If there is
+//! - A signal for the process goes to a kernel thread of the program's that accepts it, as ever. If there is none, the
+//!   [`receiver`] takes it with `sigtimedwait` and gives it to a task that accepts it: to the program's first thread
+//!   rather than to others, as the kernel does. The receiver is the first thread's kernel thread ([`first`]), which also
+//!   takes what is sent to that thread by number, or a thread of ours if the first thread is no task. If there is
 //!   none either, it gives the signal back, where it stays pending for the process, and takes that kind no more until a
 //!   task unblocks it.
 //! - A fault is handled at once, in the task that caused it ([`frames`]).
@@ -22,6 +24,7 @@
 //! again, by the receiver, a millisecond later, until it is not.
 
 pub(crate) mod actions;
+pub(crate) mod first;
 mod frames;
 mod masks;
 mod queue;
@@ -58,8 +61,9 @@ const FAULTS: Set = bit(libc::SIGSEGV)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS);
 
-/// What a worker holds back.
-const WORKERS: Set = !(FAULTS | bit(raw::PREEMPT_SIGNAL) | UNBLOCKABLE);
+/// What a worker holds back. Not SIGTTIN: a read from the terminal of another job would fail instead of stopping the
+/// process.
+const WORKERS: Set = !(FAULTS | bit(raw::PREEMPT_SIGNAL) | bit(libc::SIGTTIN) | UNBLOCKABLE);
 
 /// What a [`Thread`] knows of signals.
 pub(crate) struct State {
@@ -267,7 +271,7 @@ fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bool 
     Thread::current().is_some_and(|thread| frames::fault(thread, signal, info, context))
 }
 
-/// Starts the runtime by `start`, with what signals need around it.
+/// Starts the runtime by `start`, with what signals need around it; the [`receiver`] comes after that.
 pub(crate) fn start_with(start: impl FnOnce()) {
     raw::set_workers_mask(WORKERS);
     // The runtime's threads inherit this, and must not run the program's handlers.
@@ -275,7 +279,6 @@ pub(crate) fn start_with(start: impl FnOnce()) {
     start();
     raw::hook_signals(on_signal);
     raw::hook_attention(on_attention);
-    receiver::start();
     change_mask(libc::SIG_SETMASK, previous);
 }
 

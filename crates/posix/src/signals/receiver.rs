@@ -1,10 +1,12 @@
-//! The thread that receives signals to the process for the tasks, and interrupts tasks that have not attended.
+//! Receives signals to the process for the tasks, and interrupts tasks that have not attended: on the kernel thread of
+//! the program's first thread while that is a task, else on a thread of its own.
 
 use super::actions::{self, Kind};
 use super::queue::{self, Pushed};
+use super::send;
 use super::{Set, UNBLOCKABLE, raise_default};
 use crate::sys::{gettid, syscall};
-use crate::thread::Thread;
+use crate::thread::{Thread, first};
 use crate::wait::Attend;
 use heddle_core::Ns;
 use heddle_rt::raw;
@@ -42,8 +44,8 @@ const PAUSE: Ns = Ns::from_ms(1);
 const ROUNDS: u32 = 32;
 const FACTOR: u64 = 8;
 
-/// Starts the thread, with a runtime of which it is no part.
-pub(super) fn start() {
+/// Starts a thread for it.
+pub(crate) fn start() {
     // Without it, signals to the process go to kernel threads only, and a task that attends to nothing is not told.
     EXISTS.store(raw::kernel_thread("signals", serve).is_ok(), Ordering::SeqCst);
 }
@@ -59,11 +61,21 @@ pub(super) fn forget() {
     NAGGED.iter().for_each(|slot| slot.store(ptr::null_mut(), Ordering::SeqCst));
 }
 
+/// Makes the calling thread, the first one's kernel thread, the receiver. Returns once that goes back to it.
+pub(crate) fn lead() {
+    EXISTS.store(true, Ordering::SeqCst);
+    serve();
+}
+
 fn serve() {
     change_mask(libc::SIG_SETMASK, !(bit(32) | bit(33)));
     NUMBER.store(gettid(), Ordering::SeqCst);
     let mut round = 0;
     loop {
+        if first::goes_back() {
+            NUMBER.store(0, Ordering::SeqCst);
+            return;
+        }
         let mut forwarded = FORWARDED.swap(0, Ordering::SeqCst);
         while forwarded != 0 {
             route(&queue::plain(forwarded.trailing_zeros() as c_int + 1));
@@ -88,10 +100,19 @@ fn serve() {
             if is_notification {
                 round = 0;
             } else if signal > 0 {
-                queue::restore(&mut info);
-                route(&info);
+                receive(&mut info);
             }
         }
+    }
+}
+
+/// Passes on what the kernel has delivered.
+fn receive(info: &mut siginfo_t) {
+    queue::restore(info);
+    match first::record().filter(|_| info.si_code == libc::SI_TKILL) {
+        // By number, to this thread.
+        Some(first) => drop(send::send(first, info)),
+        None => route(info),
     }
 }
 
@@ -113,8 +134,7 @@ fn settle_all() {
             if syscall!(wait, &raw const set, &raw mut info, &raw const at_once, 8) <= 0 {
                 break;
             }
-            queue::restore(&mut info);
-            route(&info);
+            receive(&mut info);
         }
         SETTLED.store(asked, Ordering::SeqCst);
         let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
@@ -174,7 +194,7 @@ pub(super) fn closed(signals: Set) {
 }
 
 /// Notifies the thread that there is something to do.
-fn notify() {
+pub(crate) fn notify() {
     let number = NUMBER.load(Ordering::SeqCst);
     if number != 0 {
         // SAFETY: takes numbers only.
@@ -199,11 +219,12 @@ pub(super) fn opened(signals: Set) {
     }
 }
 
-/// Returns a task that waits for `signal`, or one that accepts it.
+/// Returns a task that waits for `signal`, or one that accepts it: the first thread, if it does.
 fn taker(signal: c_int) -> Option<&'static Thread> {
     let alive = || Thread::all().filter(|thread| thread.is_alive());
     alive()
         .find(|thread| thread.signals.awaits(signal))
+        .or_else(|| first::record().filter(|thread| thread.signals.accepts(signal)))
         .or_else(|| alive().find(|thread| thread.signals.accepts(signal)))
 }
 

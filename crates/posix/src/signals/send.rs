@@ -36,7 +36,7 @@ fn describe(signal: c_int, code: c_int, value: usize) -> siginfo_t {
 }
 
 /// Sends a signal, which exists, to a task.
-fn send(thread: &'static Thread, info: &siginfo_t) -> Result<(), c_int> {
+pub(super) fn send(thread: &'static Thread, info: &siginfo_t) -> Result<(), c_int> {
     let signal = info.si_signo;
     let state = &thread.signals;
     let accepts = state.accepts(signal);

@@ -1,6 +1,6 @@
 //! How threads begin and end.
 
-use super::{Life, Thread};
+use super::{Life, Thread, first};
 use crate::real::real;
 use crate::wait::Attend;
 use crate::{base, cancel, mutex, signals, start};
@@ -226,6 +226,7 @@ fn one_ends() {
 
 /// Ends the calling thread with `value`, after its cleanup handlers and C++ destructors.
 pub(crate) fn exit(value: *mut c_void) -> ! {
+    first::go_back();
     match Thread::current() {
         Some(thread) => {
             thread.cancel_enabled.store(false, Ordering::Relaxed);

@@ -71,9 +71,10 @@ unsafe fn join(
     Ok(())
 }
 
-/// Returns whether `thread` is, or was, a task of ours. A kernel thread is the C library's.
+/// Returns whether `thread` is, or was, a task of ours. A kernel thread is the C library's, and so is the end of the
+/// first thread.
 fn is_ours(thread: pthread_t) -> bool {
-    Registry::get().find(thread as usize).is_some()
+    Registry::get().find(thread as usize).is_some_and(|record| !record.is_first())
 }
 
 /// Converts to an error number.
@@ -86,6 +87,10 @@ fn number(result: Result<(), c_int>) -> c_int {
 /// # Safety
 /// POSIX's contract of `pthread_join`.
 unsafe fn join_foreign(thread: pthread_t, value: *mut *mut c_void) -> c_int {
+    // SAFETY: returns the caller's own.
+    if thread == unsafe { libc::pthread_self() } {
+        return libc::EDEADLK;
+    }
     let mut pause = Ns::from_us(50);
     loop {
         cancel::point();

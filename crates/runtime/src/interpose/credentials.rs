@@ -5,16 +5,21 @@
 //! removes the mark from the descriptor that FS points to. On a worker that is a task's descriptor, which is not
 //! marked: without this module the worker's would stay marked, and the call would never return.
 //!
-//! Our handler runs first. It runs the C library's with the worker's own FS, on the worker's alternate stack. The
-//! worker whose task makes the call gets the signal as well, since it is not the C library's caller; it makes the
-//! system call twice, with the same result.
+//! Our handler runs first. It runs the C library's with the worker's own FS, on the worker's alternate stack; on the
+//! leader of an adopted task ([`crate::adopt`]), whose number is in the task's descriptor, with that. A task that makes
+//! such a call does so as its worker: the C library passes over the descriptor of its caller, and if that were an
+//! adopted task's or a donor's, their threads would keep their credentials.
 
 use super::affinity::real_create;
+use crate::libc_fn::LibcFn;
+use crate::preempt::NoPreempt;
+use crate::task::Task;
 use crate::worker::Worker;
 use heddle_arch::{fs_base, gs_base, set_fs_base};
-use heddle_sys::signal::Handler;
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use heddle_sys::signal::{Handler, bit, change_mask};
+use libc::{gid_t, uid_t};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// The C library's signal; `sigaction` refuses it, the system call does not.
 const SIGSETXID: i32 = 33;
@@ -31,6 +36,22 @@ struct Action {
 
 /// The C library's handler.
 static REAL: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of the thread that leads an adopted task, and the task's descriptor; 0 without one.
+static LEADER: AtomicU32 = AtomicU32::new(0);
+static LED: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes that the calling kernel thread leads the task with the descriptor `fs`, or, with 0, that no thread leads one.
+pub(crate) fn lead(fs: usize) {
+    LED.store(fs, Ordering::Release);
+    LEADER.store(if fs == 0 { 0 } else { heddle_sys::thread::id() }, Ordering::Release);
+}
+
+/// Returns the descriptor of the task that the calling kernel thread leads.
+fn led() -> Option<usize> {
+    let leader = LEADER.load(Ordering::Acquire);
+    (leader != 0 && leader == heddle_sys::thread::id()).then(|| LED.load(Ordering::Acquire))
+}
 
 /// Installs our handler in front of the C library's.
 pub(super) fn install() {
@@ -78,16 +99,78 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     // SAFETY: stored before this was installed, and of this type: SA_SIGINFO is among its flags.
     let real: Handler = unsafe { std::mem::transmute(REAL.load(Ordering::Relaxed)) };
     let block = gs_base();
-    if block == 0 {
-        return real(signal, info, context);
-    }
-    // SAFETY: what GS points to is a worker, which outlives its thread, and this is its thread. Nothing in between uses
-    // thread-local variables of the task, and all signals are blocked.
+    let own = match block {
+        0 => led(),
+        // SAFETY: what GS points to is a worker, which outlives its thread, and this is its thread.
+        _ => Some(unsafe { (*(block as *const Worker)).loop_fs.get() }),
+    };
+    let Some(own) = own else { return real(signal, info, context) };
+    // SAFETY: a descriptor that outlives the thread. Nothing in between uses thread-local variables of the task, and all
+    // signals are blocked. While a leader uses it, so may its task: what the C library's handler writes there it writes
+    // by atomic instructions, as for other threads.
     unsafe {
-        let own = (*(block as *const Worker)).loop_fs.get();
         let task = fs_base();
         set_fs_base(own);
         real(signal, info, context);
         set_fs_base(task);
     }
+}
+
+/// Runs `change`, a function of the C library that returns 0 or fails with errno, as the calling task's worker: with
+/// the worker's thread-local variables, and no signals. A kernel thread just runs it.
+fn as_worker(change: impl FnOnce() -> c_int) -> c_int {
+    let Some(task) = Task::current() else { return change() };
+    let _guard = NoPreempt::new();
+    let mask = change_mask(libc::SIG_SETMASK, !(bit(32) | bit(SIGSETXID)));
+    // SAFETY: a task runs on a worker, whose descriptor is its thread's. Nothing in between uses thread-local variables
+    // of the task.
+    unsafe {
+        set_fs_base(Worker::current().loop_fs.get());
+        let result = change();
+        let error = *libc::__errno_location();
+        set_fs_base(task.fs);
+        if result != 0 {
+            *libc::__errno_location() = error;
+        }
+        change_mask(libc::SIG_SETMASK, mask);
+        result
+    }
+}
+
+/// Defines functions that change the credentials of the process.
+macro_rules! changes {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        /// The C library's function of this name.
+        ///
+        /// # Safety
+        /// Its contract.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            static REAL: LibcFn = LibcFn::new(match std::ffi::CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => unreachable!(),
+            });
+            // SAFETY: the symbol has this type; the caller's contract.
+            unsafe {
+                let real: unsafe extern "C" fn($($type),*) -> c_int =
+                    std::mem::transmute(REAL.address());
+                as_worker(|| real($($argument),*))
+            }
+        }
+    )*};
+}
+
+changes! {
+    setuid(user: uid_t);
+    seteuid(user: uid_t);
+    setreuid(user: uid_t, effective: uid_t);
+    setresuid(user: uid_t, effective: uid_t, saved: uid_t);
+    setgid(group: gid_t);
+    setegid(group: gid_t);
+    setregid(group: gid_t, effective: gid_t);
+    setresgid(group: gid_t, effective: gid_t, saved: gid_t);
+    setgroups(count: usize, groups: *const gid_t);
+    initgroups(user: *const c_char, group: gid_t);
 }

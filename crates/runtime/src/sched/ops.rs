@@ -40,6 +40,13 @@ impl<P: Policy> Scheduler for Shared<P> {
         let worker = Worker::here().filter(|w| self.core.owns(w));
         let cached = worker.and_then(|w| w.cache().take(class));
         let task = cached.map_or_else(|| pool::take(class), Ok)?;
+        self.admit(task, attrs)?;
+        Ok(task)
+    }
+
+    #[inline]
+    fn admit(&'static self, task: TaskRef, attrs: TaskAttrs) -> io::Result<()> {
+        let worker = Worker::here().filter(|w| self.core.owns(w));
         let this: &'static dyn Scheduler = self;
         match task.get().owner() {
             Some((owner, _)) if std::ptr::addr_eq(owner, this) => {}
@@ -57,7 +64,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             Some(w) => w.stats.spawned.add(1),
             None => drop(self.core.spawned_outside.fetch_add(1, Ordering::Relaxed)),
         }
-        Ok(task)
+        Ok(())
     }
 
     fn set_class(&self, task: TaskRef, class: Class) {

@@ -103,8 +103,13 @@ pub(crate) struct Stack {
     pub(crate) base: usize,
     /// Size in bytes, including the guard.
     pub(crate) size: usize,
-    /// Index of its size class.
+    /// Index of its size class, or [`Stack::ADOPTED`].
     pub(crate) class: u8,
+}
+
+impl Stack {
+    /// The class of a stack that is not the runtime's ([`crate::adopt`]).
+    pub(crate) const ADOPTED: u8 = u8::MAX;
 }
 
 /// Size of the guard: bytes at the lower end of a stack that fault.
@@ -219,6 +224,12 @@ impl Task {
     pub(crate) fn set_run(&self, run: Run) {
         debug_assert!(self.run().can_become(run), "{}: {:?} to {run:?}", self.id(), self.run());
         self.run.store(run as u8, Ordering::Relaxed);
+    }
+
+    /// Returns whether it began as a kernel thread, whose stack and thread-local variables it has ([`crate::adopt`]).
+    #[inline]
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.stack.class == Stack::ADOPTED
     }
 
     /// Returns the task's runtime. For the task itself and its runtime's threads; others use [`Task::liveness`].

@@ -30,6 +30,8 @@ pub(crate) trait Scheduler: Owned {
     fn default_stack_class(&self) -> u8;
     /// Returns a stack with a slot and attributes for a new task.
     fn prepare(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<TaskRef>;
+    /// Gives a task that is in no runtime a slot and attributes.
+    fn admit(&'static self, task: TaskRef, attrs: TaskAttrs) -> io::Result<()>;
     /// Changes the class of a task of this runtime. The policy sees it when it next asks.
     fn set_class(&self, task: TaskRef, class: Class);
     /// Makes a prepared task runnable.

@@ -15,7 +15,7 @@ pub unsafe extern "C" fn pthread_getattr_np(
     thread: libc::pthread_t,
     attr: *mut libc::pthread_attr_t,
 ) -> c_int {
-    if let Some(task) = Task::current().filter(|t| t.fs == thread as usize) {
+    if let Some(task) = Task::current().filter(|t| t.fs == thread as usize && !t.is_adopted()) {
         let (base, size) = (task.stack.base + GUARD, task.stack.size - GUARD);
         // SAFETY: the caller's attribute; the bounds are those of the task's stack.
         return unsafe {

@@ -63,6 +63,10 @@ pub struct Args {
     /// unseen.
     #[arg(long)]
     report: bool,
+    /// Leave the program's first thread to the kernel: for a program that traces others, or whose first thread alone
+    /// changes its namespaces, capabilities or system call filters.
+    #[arg(long)]
+    kernel_main: bool,
     /// Run only this program on Heddle, not those that it executes.
     #[arg(long)]
     no_follow: bool,

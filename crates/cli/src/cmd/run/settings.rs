@@ -34,6 +34,7 @@ pub fn environment(args: &Args) -> Result<Vec<Setting>, Usage> {
         ("HEDDLE_PTHREAD_CLASSES", (!rules.is_empty()).then(|| rules.join(BETWEEN_RULES))),
         ("HEDDLE_PTHREAD_REPORT", args.report.then(|| "1".into())),
         ("HEDDLE_PTHREAD_FOLLOW", args.no_follow.then(|| "0".into())),
+        ("HEDDLE_PTHREAD_MAIN", args.kernel_main.then(|| "kernel".into())),
     ];
     Ok(settings.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
 }
