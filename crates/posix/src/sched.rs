@@ -130,12 +130,13 @@ fn show_name(name: &[u8]) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     let thread = Thread::current();
-    // SAFETY: the caller's contract: a name of at most 16 bytes, or room for as many.
+    // SAFETY: the caller's contract: a name, of which 15 bytes count, or room for 16.
     unsafe {
         match (option, thread) {
             (libc::PR_SET_NAME, Some(thread)) => {
-                let name = CStr::from_ptr(a as *const c_char).to_bytes();
-                rename(thread, &name[..name.len().min(15)]);
+                let name = a as *const c_char;
+                let len = libc::strnlen(name, 15);
+                rename(thread, std::slice::from_raw_parts(name.cast(), len));
                 0
             }
             (libc::PR_GET_NAME, Some(thread)) => {

@@ -89,6 +89,18 @@ fn start() {
     }
 }
 
+/// Returns whether the program's first thread is to be left to the kernel.
+pub(crate) fn is_main_the_kernels() -> bool {
+    match std::env::var_os("HEDDLE_PTHREAD_MAIN") {
+        None => false,
+        Some(main) if main == "task" => false,
+        Some(main) if main == "kernel" => true,
+        Some(main) => {
+            fail(format_args!("HEDDLE_PTHREAD_MAIN={}: there are: task, kernel", main.display()))
+        }
+    }
+}
+
 /// Ends the process: the program was promised a policy and must not run without it.
 fn fail(why: std::fmt::Arguments<'_>) -> ! {
     eprintln!("heddle run: {why}");

@@ -4,12 +4,14 @@ use super::{FUTEX2_REQUEUE, FUTEX2_WAITV, futex, futex2};
 use crate::errno;
 use crate::image::IMAGE;
 use crate::mutex::own_tid;
+use crate::sched::prctl;
+use crate::signals::send;
 use crate::sys;
 use crate::thread::Thread;
 use heddle_rt::raw::{Caller, RawTask};
 use libc::{c_long, pid_t};
 use std::arch::naked_asm;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering;
 
 /// The C library's `syscall`.
@@ -81,6 +83,9 @@ unsafe extern "C" fn dispatch(
             | libc::SYS_set_tid_address
             | libc::SYS_tkill
             | libc::SYS_tgkill
+            | libc::SYS_kill
+            | libc::SYS_pidfd_send_signal
+            | libc::SYS_prctl
             | libc::SYS_sched_yield
             | libc::SYS_clock_gettime
             | libc::SYS_getrusage
@@ -108,6 +113,16 @@ unsafe fn function(number: c_long, args: [usize; 6]) -> c_long {
             }
             libc::SYS_tkill if caller != Caller::Runtime => {
                 c_long::from(libc::tgkill(libc::getpid(), a as pid_t, b as c_int))
+            }
+            libc::SYS_kill if caller == Caller::Task => {
+                c_long::from(libc::kill(a as pid_t, b as c_int))
+            }
+            libc::SYS_pidfd_send_signal if caller == Caller::Task => {
+                let (process, signal, flags) = (a as c_int, b as c_int, d as c_uint);
+                c_long::from(send::pidfd_send_signal(process, signal, c as _, flags))
+            }
+            libc::SYS_prctl if caller == Caller::Task => {
+                c_long::from(prctl(a as c_int, b, c, d, args[4]))
             }
             libc::SYS_gettid if caller == Caller::Task => c_long::from(own_tid()),
             // The address is the kernel thread's, which outlives the task.

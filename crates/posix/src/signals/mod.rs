@@ -29,7 +29,7 @@ mod frames;
 mod masks;
 mod queue;
 pub(crate) mod receiver;
-mod send;
+pub(crate) mod send;
 mod waits;
 
 use crate::cancel::Attended;

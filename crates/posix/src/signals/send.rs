@@ -9,7 +9,7 @@ use crate::sys::syscall;
 use crate::thread::Thread;
 use heddle_rt::raw::Caller;
 use libc::{pid_t, pthread_t, siginfo_t, sigval};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 use std::ptr;
 
 /// Describes `signal` as the calling process sends it.
@@ -196,14 +196,39 @@ pub extern "C" fn kill(process: pid_t, signal: c_int) -> c_int {
     }
     // SAFETY: takes numbers only.
     let result = unsafe { syscall!(libc::SYS_kill, process, signal) };
+    if process <= 0 {
+        handle_own(signal);
+    }
+    errno::of_kernel(result) as c_int
+}
+
+/// Called after `signal` was sent to processes among which the caller's may be: a task that accepts it has handled it
+/// before the call returns.
+fn handle_own(signal: c_int) {
     let accepts = |thread: &&Thread| exists(signal) && thread.signals.accepts(signal);
-    // A group: if the caller's process is in it, the signal is handled before the call returns.
-    if let Some(thread) = Thread::current().filter(|thread| process <= 0 && accepts(thread))
+    if let Some(thread) = Thread::current().filter(accepts)
         && Caller::here() == Caller::Task
     {
         receiver::settle();
         deliver(thread, ptr::null_mut());
     }
+}
+
+/// Linux's `pidfd_send_signal`.
+///
+/// # Safety
+/// Linux's contract.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pidfd_send_signal(
+    process: c_int,
+    signal: c_int,
+    info: *const siginfo_t,
+    flags: c_uint,
+) -> c_int {
+    let call = libc::SYS_pidfd_send_signal;
+    // SAFETY: the caller's contract.
+    let result = unsafe { syscall!(call, process, signal, info, flags) };
+    handle_own(signal);
     errno::of_kernel(result) as c_int
 }
 

@@ -6,7 +6,7 @@
 
 use super::{Life, Thread};
 use crate::signals::{first as signals, receiver};
-use crate::{cancel, mutex};
+use crate::{cancel, mutex, start};
 use heddle_rt::raw::{self, NewFirst};
 use std::ffi::c_int;
 use std::ops::Range;
@@ -67,7 +67,7 @@ fn may_be_a_task() -> bool {
     // SAFETY: numbers, and no arguments.
     unsafe {
         libc::pthread_self() as usize == POINTER.load(Ordering::Relaxed)
-            && std::env::var_os("HEDDLE_PTHREAD_MAIN").is_none_or(|main| main != "kernel")
+            && !start::is_main_the_kernels()
             && !matches!(
                 crate::sys::syscall!(libc::SYS_sched_getscheduler, 0) as c_int,
                 libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE

@@ -148,6 +148,19 @@ static void gets_signals(void) {
     while (!handled) sched_yield();
     IS(handled_by, getpid());
   }
+  // What it sends to its own process it has handled when the call returns.
+  int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+  for (int how = 0; how < 4; how++) {
+    handled = 0;
+    switch (how) {
+    case 0: IS(kill(getpid(), SIGUSR1), 0); break;
+    case 1: IS(syscall(SYS_kill, getpid(), SIGUSR1), 0); break;
+    case 2: IS(syscall(SYS_pidfd_send_signal, self, SIGUSR1, NULL, 0), 0); break;
+    case 3: IS(raise(SIGUSR1), 0); break;
+    }
+    IS(handled, SIGUSR1);
+  }
+  close(self);
   // What it blocks waits for it.
   IS(tgkill(getpid(), getpid(), SIGUSR2), 0);
   sigset_t pending, wanted;
@@ -315,15 +328,13 @@ static void ends(const char *how) {
     run(nothing, NULL);
     IS(pthread_setspecific(key, (void *)100), 0);
     atexit(at_end);
-    int is_cancelled = strcmp(how, "cancel") == 0;
+    int is_cancelled = strcmp(how, "exit") != 0;
     void *result = is_cancelled ? PTHREAD_CANCELED : (void *)5;
     IS(pthread_create(&other, NULL, is_cancelled ? cancels : waits_for_first, result), 0);
-    IS(pthread_detach(other), 0);
     pthread_cleanup_push(cleans, (void *)11);
-    if (is_cancelled) {
-      for (;;) pause();
-    }
-    if (strcmp(how, "exit") == 0) pthread_exit((void *)5);
+    if (!is_cancelled) pthread_exit((void *)5);
+    if (strcmp(how, "cancelled in a join") == 0) pthread_join(other, NULL);
+    for (;;) pause();
     pthread_cleanup_pop(0);
   }
   int status;
@@ -359,6 +370,7 @@ int main(void) {
   forks(2);
   changes_users();
   ends("exit");
-  ends("cancel");
+  ends("cancelled");
+  ends("cancelled in a join");
   return 0;
 }
