@@ -215,7 +215,7 @@ fn without_the_library_the_kernel_is_measured_and_the_reason_is_printed() {
 #[test]
 fn wrong_options_are_wrong_usage_and_the_known_ones_are_named() {
     for (words, says) in [
-        (["--only", "nginx"], "micro, schbench, compute, server, mariadb, memcached, tokio"),
+        (["--only", "nginx"], "micro, schbench, compute, first, server, mariadb, memcached, tokio"),
         (["--systems", "linux"], "kernel, kernel-nice, heddle"),
         (["--policy", "two-quue"], "two-queue"),
         (["--policy", "two-queue:quantum=never"], "quantum"),

@@ -7,7 +7,9 @@ use super::options::PosixOptions;
 use super::part::Part;
 use super::rounds::MOST_OTHERS;
 use super::system::System;
-use super::{client, compute, mariadb, memcached, micro, report, schbench, server, testbed, tokio};
+use super::{
+    client, compute, first, mariadb, memcached, micro, report, schbench, server, testbed, tokio,
+};
 use crate::suite::{Outcome, PartResult, Suite};
 use heddle_metrics::{Progress, Report, Results};
 
@@ -26,7 +28,7 @@ impl Suite for PosixOptions {
         let of = |&part: &Part| match part {
             Part::Micro => rounds * micro::CASES,
             Part::Schbench => rounds * schbench::CASES,
-            Part::Compute => rounds,
+            Part::Compute | Part::First => rounds,
             Part::Server | Part::Mariadb => of_server(part),
             Part::Memcached => memcached::CASES * of_server(part),
             Part::Tokio => tokio::CASES * of_server(part),
@@ -63,6 +65,7 @@ impl Suite for PosixOptions {
             Part::Micro => micro::run(self, stop, progress),
             Part::Schbench => schbench::run(self, stop, progress),
             Part::Compute => compute::run(self, stop, progress),
+            Part::First => first::run(self, stop, progress),
             Part::Server => server::run(self, stop, progress),
             Part::Mariadb => mariadb::run(self, stop, progress),
             Part::Memcached => memcached::run(self, stop, progress),
@@ -116,6 +119,12 @@ impl PosixOptions {
             Part::Compute => format!(
                 "compute: {} threads on {count} CPUs, jobs of some 20 us from a queue under a mutex; {}; {busy}.",
                 count * 4,
+                self.duration
+            ),
+            Part::First => format!(
+                "first: the program's first thread computes on CPU {} beside a thread that wakes up each millisecond \
+                 and computes for some 20 us; {}; {busy}.",
+                self.cpus.last().copied().unwrap_or(0),
                 self.duration
             ),
             Part::Server => format!(

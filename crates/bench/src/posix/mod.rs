@@ -22,6 +22,7 @@ mod bench;
 mod client;
 mod compute;
 mod daemon;
+mod first;
 mod installed;
 mod launch;
 mod mariadb;

@@ -107,7 +107,7 @@ impl PosixOptions {
             Part::Mariadb => installed::MARIADB.find(),
             Part::Memcached => installed::MEMCACHED.find(),
             Part::Tokio => installed::tokio_server(&self.program),
-            Part::Micro | Part::Schbench | Part::Compute | Part::Server => {
+            Part::Micro | Part::Schbench | Part::Compute | Part::First | Part::Server => {
                 self.programs.path(Program::Micro).map_err(|error| error.to_string())
             }
         }

@@ -9,6 +9,8 @@ crate::suite::parts! {
         Schbench = "schbench",
         /// Throughput of threads that compute and share a queue.
         Compute = "compute",
+        /// A first thread that computes beside one that wakes up.
+        First = "first",
         /// A server with a thread for each connection, short and long requests.
         Server = "server",
         /// Debian's MariaDB, point selects beside aggregates.

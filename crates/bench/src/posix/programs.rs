@@ -18,19 +18,21 @@ pub(super) enum Program {
     Micro,
     Schbench,
     Compute,
+    First,
     Server,
 }
 
 impl Program {
     #[cfg(test)]
-    pub(super) const ALL: [Program; 4] =
-        [Program::Micro, Program::Schbench, Program::Compute, Program::Server];
+    pub(super) const ALL: [Program; 5] =
+        [Program::Micro, Program::Schbench, Program::Compute, Program::First, Program::Server];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Program::Micro => "micro",
             Program::Schbench => "schbench",
             Program::Compute => "compute",
+            Program::First => "first",
             Program::Server => "server",
         }
     }
@@ -40,6 +42,7 @@ impl Program {
             Program::Micro => include_str!("programs/micro.c"),
             Program::Schbench => include_str!("programs/schbench.c"),
             Program::Compute => include_str!("programs/compute.c"),
+            Program::First => include_str!("programs/first.c"),
             Program::Server => include_str!("programs/server.c"),
         }
     }

@@ -1,7 +1,7 @@
 //! Tables, and the bench as an HTML report.
 
 use super::part::Part;
-use super::{compute, mariadb, memcached, micro, schbench, server, tokio};
+use super::{compute, first, mariadb, memcached, micro, schbench, server, tokio};
 use crate::suite::Outcome;
 use heddle_metrics::{BarChart, Report, Results, Row, Table};
 
@@ -20,6 +20,14 @@ pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
             schbench::KEPT,
         ],
         Part::Compute => &["jobs_per_s", compute::KEPT],
+        Part::First => &[
+            "wakeup_p50_ns",
+            schbench::WAKEUP,
+            "wakeup_p999_ns",
+            first::RATE,
+            schbench::GAIN,
+            first::KEPT,
+        ],
         Part::Server | Part::Tokio => {
             &["p50", "p99", "p99.9", "achieved", "late_percent", server::GAIN, server::OVER_NICE]
         }

@@ -62,6 +62,7 @@ fn the_programs_compile_without_warnings_and_run() {
     let requests = ["request_p50_ns", "request_p99_ns", "requests_per_s"];
     figures(Program::Schbench, &["3", "20", "1"], &[wakeups, requests].concat());
     figures(Program::Compute, &["3", "20"], &["jobs_per_s"]);
+    figures(Program::First, &["20"], &[&wakeups[..], &["steps_per_s"]].concat());
     figures(Program::Server, &["--calibrate"], &["ns_per_loop"]);
 }
 
@@ -73,6 +74,7 @@ fn the_programs_refuse_wrong_arguments() {
         (Program::Micro, vec!["yield", "x"], "`x` is not a whole number from 0"),
         (Program::Schbench, vec!["0", "1", "1"], "WORKERS: `0` is not a whole number from 1"),
         (Program::Compute, vec![], "usage: compute"),
+        (Program::First, vec!["1"], "MILLISECONDS: `1` is not a whole number from 2"),
         (Program::Server, vec!["1"], "usage: server"),
     ] {
         let path = match programs.path(program) {
