@@ -97,8 +97,8 @@ impl Wishes {
 fn base_nice() -> c_int {
     static BASE: OnceLock<c_int> = OnceLock::new();
     // The kernel returns 40 to 1 for -20 to 19.
-    // SAFETY: numbers.
     let ask = || {
+        // SAFETY: numbers.
         20 - unsafe { crate::sys::syscall!(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) } as c_int
     };
     *BASE.get_or_init(ask)
@@ -113,7 +113,7 @@ fn reclassify(thread: &Thread) {
 fn show_name(name: &[u8]) {
     let path = c"/proc/self/comm".as_ptr();
     let flags = libc::O_WRONLY | libc::O_CLOEXEC;
-    // SAFETY: a path, and a buffer that stays. Without /proc there is nobody who looks there.
+    // SAFETY: a path, and a buffer that stays. Without /proc, none looks there.
     unsafe {
         let file = crate::sys::syscall!(libc::SYS_openat, libc::AT_FDCWD, path, flags, 0);
         if file >= 0 {

@@ -117,8 +117,8 @@ extern "C" fn leader_begins(leading: usize) -> ! {
     // The task has asked for this, and is about to end.
     join::wait(task);
     interpose::lead(0);
-    // SAFETY: the task has ended in `go_back`: it is off its stack, and no worker runs it again. Nothing uses this stack
-    // before it returns there.
+    // SAFETY: the task has ended in `go_back`: it is off its stack, and no worker runs it again. Nothing uses this
+    // stack before it returns there.
     unsafe { resume(task.get().sp.get(), task.get().fs) }
 }
 
@@ -127,8 +127,8 @@ extern "C" fn leader_begins(leading: usize) -> ! {
 pub(crate) fn go_back() {
     let Some(task) = Task::current().filter(|task| task.is_adopted()) else { return };
     let sched = task.sched();
-    // SAFETY: a task runs on a worker, whose loop or next task resets the count. The leader resumes the context when its
-    // end has been published, which `finish_switch` does in the context after this one.
+    // SAFETY: a task runs on a worker, whose loop or next task resets the count. The leader resumes the context when
+    // its end has been published, which `finish_switch` does in the context after this one.
     unsafe {
         PreemptCount::disable();
         Task::leave_current();

@@ -4,16 +4,16 @@
 //!
 //! A task has a mask and a set of pending signals of its own, in its [`Thread`]. Workers hold back every signal in the
 //! kernel but the runtime's own and faults, all of them the same: what the C library saves and restores inside (in
-//! `sigsetjmp`, in a handler's frame) is the same on each worker. Kernel threads keep
-//! their real masks, and the kernel runs handlers in them, by way of [`actions`]' trampoline.
+//! `sigsetjmp`, in a handler's frame) is the same on each worker. Kernel threads keep their real masks, and the kernel
+//! runs handlers in them, by way of [`actions`]' trampoline.
 //!
 //! - A signal for a task (`pthread_kill`, `raise`) is queued in [`queue`], and the task asked to attend.
 //! - A signal for the process goes to a kernel thread of the program's that accepts it, as ever. If there is none, the
 //!   [`receiver`] takes it with `sigtimedwait` and gives it to a task that accepts it: to the program's first thread
-//!   rather than to others, as the kernel does. The receiver is the first thread's kernel thread ([`first`]), which also
-//!   takes what is sent to that thread by number, or a thread of ours if the first thread is no task. If there is
-//!   none either, it gives the signal back, where it stays pending for the process, and takes that kind no more until a
-//!   task unblocks it.
+//!   rather than to others, as the kernel does. If there is no such task, it gives the signal back, where it stays
+//!   pending for the process, and takes that kind no more until a task unblocks it. The receiver is the first thread's
+//!   kernel thread ([`first`]), which also gets what is sent to that thread by number, or, if the first thread is no
+//!   task, a thread of ours.
 //! - A fault is handled at once, in the task that caused it ([`frames`]).
 //!
 //! # Where handlers run
@@ -39,7 +39,7 @@ use crate::sys::syscall;
 use crate::thread::Thread;
 use crate::wait::Attend;
 use actions::{Action, Kind};
-use heddle_rt::raw::{self, NoPreempt};
+use heddle_rt::raw::{self, Caller, NoPreempt};
 use heddle_sys::signal::{bit, change_mask};
 use libc::{siginfo_t, ucontext_t};
 use std::cell::Cell;
@@ -195,6 +195,37 @@ fn deliver(thread: &'static Thread, context: *mut ucontext_t) -> Attended {
         }
     }
     attended
+}
+
+/// Sends a signal, which exists, to a task.
+fn post(thread: &'static Thread, info: &siginfo_t) -> Result<(), c_int> {
+    let signal = info.si_signo;
+    let state = &thread.signals;
+    let accepts = state.accepts(signal);
+    if accepts && !state.awaits(signal) {
+        match actions::get(signal).kind(signal) {
+            Kind::Ignored => return Ok(()),
+            Kind::Default => {
+                raise_default(signal);
+                return Ok(());
+            }
+            Kind::Handled => {}
+        }
+    }
+    if queue::push(thread, info, false) == queue::Pushed::Full {
+        return Err(libc::EAGAIN);
+    }
+    // It may have unblocked it meanwhile.
+    if !state.accepts(signal) && !state.awaits(signal) {
+        return Ok(());
+    }
+    let is_own = Thread::current().is_some_and(|own| ptr::eq(own, thread));
+    if is_own && Caller::here() == Caller::Task {
+        deliver(thread, ptr::null_mut());
+    } else {
+        thread.ask(Thread::SIGNAL);
+    }
+    Ok(())
 }
 
 /// Runs the handlers that wait for the calling thread, a task that may park.

@@ -3,8 +3,7 @@
 
 use super::actions::{self, Kind};
 use super::queue::{self, Pushed};
-use super::send;
-use super::{Set, UNBLOCKABLE, raise_default};
+use super::{Set, UNBLOCKABLE, post, raise_default};
 use crate::sys::{gettid, syscall};
 use crate::thread::{Thread, first};
 use crate::wait::Attend;
@@ -111,7 +110,7 @@ fn receive(info: &mut siginfo_t) {
     queue::restore(info);
     match first::record().filter(|_| info.si_code == libc::SI_TKILL) {
         // By number, to this thread.
-        Some(first) => drop(send::send(first, info)),
+        Some(first) => drop(post(first, info)),
         None => route(info),
     }
 }

@@ -1,8 +1,7 @@
 //! Sending signals to tasks.
 
 use super::actions::{self, Kind, SIGNALS};
-use super::queue::{self, Pushed};
-use super::{deliver, is_on, raise_default, receiver};
+use super::{deliver, is_on, post, receiver};
 use crate::errno;
 use crate::real::real;
 use crate::sys::syscall;
@@ -35,37 +34,6 @@ fn describe(signal: c_int, code: c_int, value: usize) -> siginfo_t {
     }
 }
 
-/// Sends a signal, which exists, to a task.
-pub(super) fn send(thread: &'static Thread, info: &siginfo_t) -> Result<(), c_int> {
-    let signal = info.si_signo;
-    let state = &thread.signals;
-    let accepts = state.accepts(signal);
-    if accepts && !state.awaits(signal) {
-        match actions::get(signal).kind(signal) {
-            Kind::Ignored => return Ok(()),
-            Kind::Default => {
-                raise_default(signal);
-                return Ok(());
-            }
-            Kind::Handled => {}
-        }
-    }
-    if queue::push(thread, info, false) == Pushed::Full {
-        return Err(libc::EAGAIN);
-    }
-    // It may have unblocked it meanwhile.
-    if !state.accepts(signal) && !state.awaits(signal) {
-        return Ok(());
-    }
-    let is_own = Thread::current().is_some_and(|own| ptr::eq(own, thread));
-    if is_own && Caller::here() == Caller::Task {
-        deliver(thread, ptr::null_mut());
-    } else {
-        thread.ask(Thread::SIGNAL);
-    }
-    Ok(())
-}
-
 fn exists(signal: c_int) -> bool {
     (1..=SIGNALS).contains(&signal) && !matches!(signal, 32 | 33)
 }
@@ -81,7 +49,7 @@ fn thread_kill(thread: &'static Thread, signal: c_int) -> Result<(), c_int> {
     if signal == 0 {
         return Ok(());
     }
-    send(thread, &describe(signal, libc::SI_TKILL, 0))
+    post(thread, &describe(signal, libc::SI_TKILL, 0))
 }
 
 /// What `tgkill` does for the thread that answers `number` to `gettid`, if that is a task.
@@ -130,7 +98,7 @@ pub unsafe extern "C" fn pthread_sigqueue(
         return libc::ESRCH;
     }
     let info = describe(signal, libc::SI_QUEUE, value.sival_ptr as usize);
-    send(record, &info).err().unwrap_or(0)
+    post(record, &info).err().unwrap_or(0)
 }
 
 /// C's `raise`.
@@ -182,7 +150,7 @@ fn send_to_own_process(process: pid_t, signal: c_int, code: c_int, value: usize)
     if actions::get(signal).kind(signal) != Kind::Handled {
         return None;
     }
-    match send(thread, &describe(signal, code, value)) {
+    match post(thread, &describe(signal, code, value)) {
         Ok(()) => Some(0),
         Err(error) => Some(errno::fail(error)),
     }

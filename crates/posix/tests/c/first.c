@@ -128,7 +128,7 @@ static void *sends(void *to) {
 static void gets_signals(void) {
   struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
   CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
-  // Those that another thread sends to the process may come to that one.
+  // Those that another thread sends to the process may come to it instead.
   for (long how = 0; how < 3; how++) {
     handled = 0;
     run(sends, (void *)how);

@@ -105,9 +105,9 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
         _ => Some(unsafe { (*(block as *const Worker)).loop_fs.get() }),
     };
     let Some(own) = own else { return real(signal, info, context) };
-    // SAFETY: a descriptor that outlives the thread. Nothing in between uses thread-local variables of the task, and all
-    // signals are blocked. While a leader uses it, so may its task: what the C library's handler writes there it writes
-    // by atomic instructions, as for other threads.
+    // SAFETY: a descriptor that outlives the thread. Nothing in between uses thread-local variables of the task, and
+    // all signals are blocked. While a leader uses it, so may its task: what the C library's handler writes there it
+    // writes by atomic instructions, as for other threads.
     unsafe {
         let task = fs_base();
         set_fs_base(own);

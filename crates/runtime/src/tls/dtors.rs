@@ -2,7 +2,8 @@
 //!
 //! Rust's `thread_local!` and C++'s `thread_local` register with `__cxa_thread_atexit_impl`, C with
 //! `pthread_key_create`. This crate defines both symbols: within a task it keeps the list itself, elsewhere it passes
-//! the call on, and so it does in an adopted task, whose thread the C library ends. It also defines `pthread_setspecific`, to know which tasks have key values to clear.
+//! the call on, and so it does in an adopted task, whose thread the C library ends. It also defines
+//! `pthread_setspecific`, to know which tasks have key values to clear.
 
 use crate::libc_fn::LibcFn;
 use crate::task::{Destructor, Task};

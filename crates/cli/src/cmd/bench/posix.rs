@@ -33,8 +33,8 @@ Systems: kernel (plain), kernel-nice (the same, the threads of SCANs and aggrega
 heddle (heddle run, once for each --policy). All run the same binaries: Debian's, or compiled with cc when the bench
 starts.
 heddle run needs libheddle_pthread.so beside this program, or HEDDLE_PTHREAD_LIBRARY.
-Ratios: wakeup_p99_gain and p99.9_gain, the kernel's over a system's; requests_kept, jobs_kept, steps_kept, aggregates_kept
-and gets_kept, a system's over the kernel's, as p99_of_kernel.
+Ratios: wakeup_p99_gain and p99.9_gain, the kernel's over a system's; requests_kept, jobs_kept, steps_kept,
+aggregates_kept and gets_kept, a system's over the kernel's, as p99_of_kernel.
 Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
