@@ -201,7 +201,19 @@ fn look_around() {
         if keeps_thread(task, unsafe { Worker::current() }) {
             return;
         }
-        leave_for(task, task.sched().look_around(task));
+        keeping_errno(|| leave_for(task, task.sched().look_around(task)));
+    }
+}
+
+/// Runs `f` in a task and leaves the task's errno as it was: a look at sockets may be interrupted, and the task, which
+/// has made a call that succeeded, would read EINTR.
+fn keeping_errno(f: impl FnOnce()) {
+    // SAFETY: the calling task's own variable, on whatever worker.
+    unsafe {
+        let at = libc::__errno_location();
+        let errno = *at;
+        f();
+        *at = errno;
     }
 }
 
@@ -212,7 +224,7 @@ pub(crate) fn take_pending() {
         // SAFETY: a task runs on a worker. The pending bit is reset: the context that resumes starts afresh.
         let due = unsafe {
             PreemptCount::set_depth(1);
-            leave_for(task, answer(task));
+            keeping_errno(|| leave_for(task, answer(task)));
             PreemptCount::enable()
         };
         if due {

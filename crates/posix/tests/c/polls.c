@@ -291,6 +291,41 @@ static void *counters(void *arg) {
   return NULL;
 }
 
+// A call that succeeds leaves errno alone, also if the thread gives way at its end and looks at what others wait for.
+
+static _Atomic int enough;
+
+static void *computes(void *arg) {
+  while (!enough) continue;
+  return arg;
+}
+
+static void *reads_one(void *fd) {
+  char byte;
+  CHECK(read((int)(intptr_t)fd, &byte, 1) == 1);
+  return NULL;
+}
+
+static void keeps_errno(void) {
+  int ready[2], awaited[2];
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  CHECK(pipe(ready) == 0 && pipe(awaited) == 0 && write(ready[1], "x", 1) == 1);
+  pthread_t threads[] = {start(reads_one, (void *)(intptr_t)awaited[0]), start(computes, NULL), start(computes, NULL)};
+  for (int i = 0; i < 100000; i++) {
+    fd_set set;
+    struct timeval now = {0, 0};
+    FD_ZERO(&set);
+    FD_SET(ready[0], &set);
+    errno = 0;
+    CHECK(select(ready[0] + 1, &set, NULL, NULL, &now) == 1 && errno == 0);
+    CHECK(pthread_mutex_lock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == 0 && errno == 0);
+  }
+  enough = 1;
+  CHECK(write(awaited[1], "x", 1) == 1);
+  for (int i = 0; i < 3; i++) join(threads[i]);
+  for (int i = 0; i < 2; i++) close(ready[i]), close(awaited[i]);
+}
+
 int main(int argc, char **argv) {
   int rounds = argc > 1 ? atoi(argv[1]) : 1;
   void *(*tests[])(void *) = {polls, poll_many, selects, epoll_times, loops, counters};
@@ -303,6 +338,8 @@ int main(int argc, char **argv) {
     for (size_t j = 0; j < sizeof tests / sizeof *tests; j++)
       if (tests[j] != selects) join(threads[j]);
     test_epoll();
+    enough = 0;
+    keeps_errno();
   }
   puts("polls: ok");
   return 0;
