@@ -53,8 +53,10 @@ unsafe fn sleep_in_task(
         Err(error) => return error,
     };
     if deadline <= heddle_sys::clock::now() {
-        // As the kernel would for a time that has passed: it is a good moment for others.
-        heddle_rt::yield_now();
+        // Loops that wait for others sleep for no time. A thread with a schedule that is late has to catch up.
+        if !is_absolute {
+            heddle_rt::yield_now();
+        }
         return 0;
     }
     while !until(deadline) {
