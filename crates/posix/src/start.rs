@@ -16,9 +16,9 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// Held by the thread that starts the runtime.
 static LOCK: SpinLock = SpinLock::new();
 
-/// The longest turn of a thread while others wait, under a policy without a quantum: a thread that spins until another
-/// has done something waits that long, and not forever.
-const SLICE: Ns = Ns::from_ms(10);
+/// The longest turn of a thread while others wait, under a policy without a quantum, as long as the kernel's: a thread
+/// that spins until another has done something waits that long, and not forever. An interrupt each 3 ms costs 1 %.
+const SLICE: Ns = Ns::from_ms(3);
 
 #[used]
 #[unsafe(link_section = ".init_array")]

@@ -78,10 +78,10 @@ impl PosixOptions {
         self.wanted(part).into_iter().filter(|system| !refused(system)).collect()
     }
 
-    /// Only servers have two classes of threads.
+    /// Not all parts have two classes of threads.
     pub(super) fn wanted(&self, part: Part) -> Vec<System> {
         let more: &[System] = if part == Part::Mariadb { &self.of_servers } else { &[] };
-        let classes = matches!(part, Part::Server | Part::Mariadb);
+        let classes = matches!(part, Part::First | Part::Server | Part::Mariadb);
         let wanted = self.systems.iter().chain(more);
         wanted.filter(|system| classes || **system != System::KernelNice).cloned().collect()
     }
@@ -119,7 +119,7 @@ impl PosixOptions {
         from.iter().chain(before)
     }
 
-    /// The command of `program` under `system`.
+    /// The command of `program` under `system`, which tells it to lower the priority of its long class.
     pub(super) fn command(
         &self,
         system: &System,
@@ -127,6 +127,8 @@ impl PosixOptions {
         args: &[String],
     ) -> io::Result<std::process::Command> {
         let path = self.programs.path(program)?;
-        Ok(launch::command(&self.program, system, &path, args))
+        let nice = (*system == System::KernelNice).then(|| "--nice".to_owned());
+        let args: Vec<String> = args.iter().cloned().chain(nice).collect();
+        Ok(launch::command(&self.program, system, &path, &args))
     }
 }

@@ -13,7 +13,7 @@ pub const LONG_POLICY: &str = "two-queue:quantum=200us";
 pub enum System {
     /// The kernel, as the distribution schedules them.
     Kernel,
-    /// The kernel, with the threads that serve long requests at nice 19.
+    /// The kernel, with the threads that compute for long at nice 19.
     KernelNice,
     /// Heddle under this policy.
     Heddle(String),

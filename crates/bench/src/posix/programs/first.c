@@ -1,9 +1,11 @@
 /* A first thread that computes all the time, beside a thread that wakes up each millisecond and computes for some 20
  * us. How much later than it asked that thread runs is the wake-up latency.
  *
- * Usage: first MILLISECONDS. Prints {"wakeup_p50_ns": 68000, ..., "steps_per_s": 5000.1}. */
+ * Usage: first MILLISECONDS [--nice]. Prints {"wakeup_p50_ns": 68000, ..., "steps_per_s": 5000.1}. With --nice the first
+ * thread lowers its priority to nice 19 before it computes. */
 #include "program.h"
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 #define PERIOD_NS 1000000
 #define LOOPS 10000
@@ -28,13 +30,16 @@ static void *wake_up(void *arg)
 
 int main(int argc, char **argv)
 {
-	if (argc != 2) {
-		fprintf(stderr, "usage: first MILLISECONDS\n");
+	int with_nice = argc == 3 && strcmp(argv[2], "--nice") == 0;
+	if (argc != 2 && !with_nice) {
+		fprintf(stderr, "usage: first MILLISECONDS [--nice]\n");
 		return 2;
 	}
 	uint64_t begin = now_ns(), steps = 0, x = 1;
 	until = begin + (uint64_t)number(argv[1], 2, "MILLISECONDS") * 1000000;
 	pthread_t thread = start(wake_up, NULL);
+	if (with_nice)
+		sure(setpriority(PRIO_PROCESS, 0, 19), "setpriority");
 	for (; !atomic_load_explicit(&stopping, memory_order_relaxed); steps++)
 		x = compute(LOOPS, x);
 	result = x;

@@ -29,9 +29,9 @@ computes beside one that wakes up each millisecond, on one CPU), server (a threa
 beside 2 that aggregate for 20 ms each), memcached (Debian's, an event loop in each of 2 and 8 threads: nothing to gain,
 nothing may be lost), tokio (as server, on tokio with 2 and with 8 workers; needs cargo build -p heddle-bench --example
 tokio_server).
-Systems: kernel (plain), kernel-nice (the same, the threads of SCANs and aggregates at nice 19; server and mariadb),
-heddle (heddle run, once for each --policy). All run the same binaries: Debian's, or compiled with cc when the bench
-starts.
+Systems: kernel (plain), kernel-nice (the same, the threads that compute, of SCANs and aggregates at nice 19; first,
+server and mariadb), heddle (heddle run, once for each --policy). All run the same binaries: Debian's, or compiled with
+cc when the bench starts.
 heddle run needs libheddle_pthread.so beside this program, or HEDDLE_PTHREAD_LIBRARY.
 Ratios: wakeup_p99_gain and p99.9_gain, the kernel's over a system's; requests_kept, jobs_kept, steps_kept,
 aggregates_kept and gets_kept, a system's over the kernel's, as p99_of_kernel.
