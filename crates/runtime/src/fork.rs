@@ -38,8 +38,11 @@ pub fn in_parent() {
     drop(HELD_LOCKS.0.take());
     if Task::current().is_some() {
         let guard = NoPreempt::new();
-        // SAFETY: `before` has counted, and the guard counts on.
-        let _ = unsafe { PreemptCount::enable() };
+        // SAFETY: a task runs on a worker. `before` has counted, and the guard counts on.
+        let _ = unsafe {
+            Worker::current().is_parent.set(true);
+            PreemptCount::enable()
+        };
         drop(guard);
     }
 }

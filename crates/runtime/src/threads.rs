@@ -101,7 +101,7 @@ fn attach(core: &Core, cpu: usize, spare: &'static Remote) {
 const SPARE_WAITS: Ns = Ns::from_ms(100);
 
 /// Waits until `worker` has a CPU or the runtime stops. Returns false if the worker is not needed.
-fn wait_for_cpu(engine: &'static dyn Engine, worker: &'static Remote) -> bool {
+fn wait_for_cpu(engine: &'static dyn Engine, worker: &'static Worker) -> bool {
     worker.alarm.off();
     worker.alarm.recalled();
     let core = engine.core();
@@ -112,10 +112,12 @@ fn wait_for_cpu(engine: &'static dyn Engine, worker: &'static Remote) -> bool {
     worker.spare_word.store(0, Ordering::Relaxed);
     spares.push(worker);
     drop(spares);
-    // The newest spare gets a CPU first, so one that waits for long is not needed.
-    futex::wait(&worker.spare_word, 0, Some(SPARE_WAITS));
-    if core.servers.leave_spares(worker, core.cpus.len()) {
-        return false;
+    if !worker.is_parent.get() {
+        // The newest spare gets a CPU first, so one that waits for long is not needed.
+        futex::wait(&worker.spare_word, 0, Some(SPARE_WAITS));
+        if core.servers.leave_spares(worker, core.cpus.len()) {
+            return false;
+        }
     }
     while worker.spare_word.load(Ordering::Acquire) == 0 {
         futex::wait(&worker.spare_word, 0, None);

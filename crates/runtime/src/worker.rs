@@ -53,6 +53,9 @@ pub(crate) struct Worker {
     pub(crate) liveness: &'static Liveness,
     /// The CPU to which its thread is pinned, by the system's number.
     os_cpu: Cell<u32>,
+    /// Its thread has forked. A child may have asked for a signal when its parent ends, and to the kernel that is this
+    /// thread.
+    pub(crate) is_parent: Cell<bool>,
 }
 
 /// What other threads see of a worker, on its own cache lines. The worker writes most of it, at each dispatch.
@@ -184,6 +187,7 @@ impl Worker {
             runtime,
             liveness,
             os_cpu: Cell::new(0),
+            is_parent: Cell::new(false),
         };
         new.remote.this = at as usize;
         // SAFETY: fresh memory that is large enough and aligned to a page, and stays until `free`.

@@ -10,7 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static int failures;
@@ -216,6 +219,35 @@ static void *forks_while_busy(void *unused) {
     return NULL;
 }
 
+// Sleeps by a system call that the library does not see: the thread takes its worker out of the runtime.
+static void sleep_unseen(long ms) {
+    struct timespec time = {0, ms * 1000000};
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_nanosleep), "D"(&time), "S"(0) : "rcx", "r11", "memory");
+}
+
+// A child that is to die with its parent dies with the kernel thread that made it.
+static void *child_stays(void *argument) {
+    int is_ready[2];
+    char byte;
+    CHECK(pipe(is_ready) == 0);
+    pid_t process = fork();
+    if (process == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        byte = write(is_ready[1], "x", 1);
+        for (;;)
+            pause();
+    }
+    CHECK(read(is_ready[0], &byte, 1) == 1);
+    for (int i = 0; i < 3; i++)
+        sleep_unseen(30);
+    usleep(300000);
+    CHECK(waitpid(process, NULL, WNOHANG) == 0);
+    CHECK(kill(process, SIGKILL) == 0 && waitpid(process, NULL, 0) == process);
+    close(is_ready[0]), close(is_ready[1]);
+    return argument;
+}
+
 int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     signal(SIGUSR1, on_signal);
@@ -246,5 +278,10 @@ int main(void) {
     stop = 1;
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
+    pthread_t many[8];
+    for (int i = 0; i < 8; i++)
+        pthread_create(&many[i], NULL, child_stays, NULL);
+    for (int i = 0; i < 8; i++)
+        pthread_join(many[i], NULL);
     return failures != 0;
 }
