@@ -53,7 +53,7 @@ unsafe fn sleep_in_task(
         Err(error) => return error,
     };
     if deadline <= heddle_sys::clock::now() {
-        // Loops that wait for others sleep for no time. A thread with a schedule that is late has to catch up.
+        // Loops that wait for others sleep for no time. A thread that is late must catch up.
         if !is_absolute {
             heddle_rt::yield_now();
         }

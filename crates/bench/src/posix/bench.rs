@@ -78,9 +78,9 @@ impl Suite for PosixOptions {
     fn conditions(&self) -> Vec<String> {
         let mut said = vec![
             "The same binaries (Debian's, or cc -O2 -pthread) on all systems: kernel (as they are), kernel-nice \
-             (threads that compute for long at nice 19; first, server and mariadb), heddle/POLICY (heddle run --policy POLICY). \
-             Systems in turn within a round, another first each time; medians of rounds with least and greatest; \
-             gains, shares and differences are of two runs of one round."
+             (threads that compute for long at nice 19; first, server and mariadb), heddle/POLICY (heddle run \
+             --policy POLICY). Systems in turn within a round, another first each time; medians of rounds with least \
+             and greatest; gains, shares and differences are of two runs of one round."
                 .into(),
         ];
         said.extend(self.parts.iter().map(|&part| self.condition(part)));

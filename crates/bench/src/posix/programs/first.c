@@ -1,8 +1,8 @@
 /* A first thread that computes all the time, beside a thread that wakes up each millisecond and computes for some 20
  * us. How much later than it asked that thread runs is the wake-up latency.
  *
- * Usage: first MILLISECONDS [--nice]. Prints {"wakeup_p50_ns": 68000, ..., "steps_per_s": 5000.1}. With --nice the first
- * thread lowers its priority to nice 19 before it computes. */
+ * Usage: first MILLISECONDS [--nice]. Prints {"wakeup_p50_ns": 68000, ..., "steps_per_s": 5000.1}. With --nice the
+ * first thread lowers its priority to nice 19 before it computes. */
 #include "program.h"
 #include <stdatomic.h>
 #include <sys/resource.h>
