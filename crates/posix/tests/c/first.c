@@ -194,6 +194,7 @@ static void forks(int levels) {
     IS(gettid(), getpid());
     IS(kernel_thread(), getpid());
     CHECK(pthread_equal(first, pthread_self()) && local == 7);
+    IS(setgid(getgid()), 0);
     IS(sem_init(&sem, 0, 0), 0);
     run(in_child, NULL);
     IS(sem_wait(&sem), 0);

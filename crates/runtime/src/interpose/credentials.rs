@@ -117,10 +117,15 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
 }
 
 /// Runs `change`, a function of the C library that returns 0 or fails with errno, as the calling task's worker: with
-/// the worker's thread-local variables, and no signals. A kernel thread just runs it.
+/// the worker's thread-local variables, and no signals. A kernel thread just runs it, and so does a task's copy in the
+/// child of a fork: there the C library's list has the caller of the fork alone.
 fn as_worker(change: impl FnOnce() -> c_int) -> c_int {
     let Some(task) = Task::current() else { return change() };
     let _guard = NoPreempt::new();
+    // SAFETY: a task runs on a worker, and preemption is off.
+    if unsafe { Worker::current() }.tid.load(Ordering::Relaxed) != heddle_sys::thread::id() {
+        return change();
+    }
     let mask = change_mask(libc::SIG_SETMASK, !(bit(32) | bit(SIGSETXID)));
     // SAFETY: a task runs on a worker, whose descriptor is its thread's. Nothing in between uses thread-local variables
     // of the task.
