@@ -14,6 +14,14 @@ impl LibcFn {
         LibcFn { name, at: AtomicUsize::new(0) }
     }
 
+    /// The function of a name that ends with a zero, for macros: `concat!(stringify!($name), "\0")`.
+    pub(crate) const fn named(name: &'static str) -> LibcFn {
+        match CStr::from_bytes_with_nul(name.as_bytes()) {
+            Ok(name) => LibcFn::new(name),
+            Err(_) => panic!("a name ends with its only zero"),
+        }
+    }
+
     /// Returns its address, looked up once.
     pub(crate) fn address(&self) -> usize {
         let cached = self.at.load(Ordering::Relaxed);

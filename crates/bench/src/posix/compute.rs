@@ -9,7 +9,7 @@ use super::programs::Program;
 use super::rounds::{self, Case, Comparison, Reading, find};
 use super::system::System;
 use crate::suite::{PartResult, Target};
-use heddle_metrics::{Better, Progress, Row};
+use heddle_metrics::{Progress, Row};
 
 /// The case in results.
 const CASE: &str = "compute";
@@ -22,12 +22,7 @@ const FACTOR: usize = 4;
 
 const READING: Reading = Reading {
     metrics: &[("jobs_per_s", "1/s")],
-    comparisons: &[Comparison {
-        metric: (KEPT, "x"),
-        of: "jobs_per_s",
-        how: |ours, kernel| ours / kernel,
-        better: Better::Higher,
-    }],
+    comparisons: &[Comparison::kept(KEPT, "jobs_per_s")],
     by_wall_clock: true,
 };
 

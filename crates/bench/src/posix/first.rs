@@ -9,7 +9,7 @@ use super::programs::Program;
 use super::rounds::{self, Case, Comparison, Reading};
 use super::schbench::{GAIN, WAKEUP};
 use crate::suite::PartResult;
-use heddle_metrics::{Better, Progress};
+use heddle_metrics::Progress;
 
 /// The first thread's rate.
 pub(super) const RATE: &str = "steps_per_s";
@@ -18,20 +18,7 @@ pub(super) const KEPT: &str = "steps_kept";
 
 const READING: Reading = Reading {
     metrics: &[("wakeup_p50_ns", "ns"), (WAKEUP, "ns"), ("wakeup_p999_ns", "ns"), (RATE, "1/s")],
-    comparisons: &[
-        Comparison {
-            metric: (GAIN, "x"),
-            of: WAKEUP,
-            how: |ours, kernel| kernel / ours.max(1.0),
-            better: Better::Higher,
-        },
-        Comparison {
-            metric: (KEPT, "x"),
-            of: RATE,
-            how: |ours, kernel| ours / kernel,
-            better: Better::Higher,
-        },
-    ],
+    comparisons: &[Comparison::gain(GAIN, WAKEUP), Comparison::kept(KEPT, RATE)],
     by_wall_clock: true,
 };
 

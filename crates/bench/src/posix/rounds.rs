@@ -47,6 +47,20 @@ pub(super) struct Comparison {
     pub(super) better: Better,
 }
 
+impl Comparison {
+    /// The kernel's `of` over a system's: how many times lower that is. `name` is the row's.
+    pub(super) const fn gain(name: &'static str, of: &'static str) -> Comparison {
+        let how = |ours: f64, kernel: f64| kernel / ours.max(1.0);
+        Comparison { metric: (name, "x"), of, how, better: Better::Higher }
+    }
+
+    /// A system's rate `of` over the kernel's. `name` is the row's.
+    pub(super) const fn kept(name: &'static str, of: &'static str) -> Comparison {
+        let how = |ours, kernel| ours / kernel;
+        Comparison { metric: (name, "x"), of, how, better: Better::Higher }
+    }
+}
+
 /// The figures of one case in one round.
 type Turn = Vec<(System, Result<Measured, String>)>;
 

@@ -9,7 +9,7 @@ use super::programs::Program;
 use super::rounds::{self, Case, Comparison, Reading, find};
 use super::system::System;
 use crate::suite::{PartResult, Target};
-use heddle_metrics::{Better, Progress, Row};
+use heddle_metrics::{Progress, Row};
 
 /// The figure that the targets are about.
 pub(super) const WAKEUP: &str = "wakeup_p99_ns";
@@ -27,20 +27,7 @@ const READING: Reading = Reading {
         ("request_p99_ns", "ns"),
         ("requests_per_s", "1/s"),
     ],
-    comparisons: &[
-        Comparison {
-            metric: (GAIN, "x"),
-            of: WAKEUP,
-            how: |ours, kernel| kernel / ours.max(1.0),
-            better: Better::Higher,
-        },
-        Comparison {
-            metric: (KEPT, "x"),
-            of: "requests_per_s",
-            how: |ours, kernel| ours / kernel,
-            better: Better::Higher,
-        },
-    ],
+    comparisons: &[Comparison::gain(GAIN, WAKEUP), Comparison::kept(KEPT, "requests_per_s")],
     by_wall_clock: true,
 };
 

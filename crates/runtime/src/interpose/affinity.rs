@@ -98,12 +98,7 @@ macro_rules! makers {
         /// The C library's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            static REAL: LibcFn = LibcFn::new(match std::ffi::CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => unreachable!(),
-            });
+            static REAL: LibcFn = LibcFn::named(concat!(stringify!($name), "\0"));
             // SAFETY: the symbol has this type; the caller's contract.
             unsafe {
                 let real: unsafe extern "C" fn($($type),*) -> $result =
