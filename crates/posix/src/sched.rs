@@ -96,12 +96,8 @@ impl Wishes {
 /// Returns the nice value of the kernel thread that first asks: the one that the process has when its runtime starts.
 fn base_nice() -> c_int {
     static BASE: OnceLock<c_int> = OnceLock::new();
-    // The kernel returns 40 to 1 for -20 to 19.
-    let ask = || {
-        // SAFETY: numbers.
-        20 - unsafe { crate::sys::syscall!(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) } as c_int
-    };
-    *BASE.get_or_init(ask)
+    // SAFETY: numbers.
+    *BASE.get_or_init(|| unsafe { getpriority(libc::PRIO_PROCESS, 0) })
 }
 
 /// Tells the policy what the attributes of `thread` have become.

@@ -8,8 +8,7 @@
 use crate::interpose;
 use crate::join;
 use crate::pool::{self, DEFAULT_CLASS};
-use crate::preempt::take_pending;
-use crate::switch::finish_switch;
+use crate::preempt;
 use crate::task::{GUARD, Scheduler, Stack, Task, TaskRef, debug};
 use crate::{ambient, tls};
 use heddle_arch::{Frame, PreemptCount, fs_base, resume, switch};
@@ -81,12 +80,7 @@ impl Adoption {
         unsafe {
             (sp as *mut Frame).write(Frame::new(leader_begins, leading as usize));
             switch(task_itself.sp.as_ptr(), sp, leader.get().fs);
-            task_itself.set_current();
-            PreemptCount::set_depth(1);
-            finish_switch();
-            if PreemptCount::enable() {
-                take_pending();
-            }
+            preempt::begin(task_itself);
         }
     }
 }

@@ -40,7 +40,7 @@
 pub(crate) use crate::alarm::SIGNAL;
 use crate::code;
 use crate::report;
-use crate::switch::{leave, leave_for};
+use crate::switch::{finish_switch, leave, leave_for};
 use crate::task::{GUARD, Next, Task};
 use crate::worker::{Remote, Worker};
 use heddle_arch::PreemptCount;
@@ -207,13 +207,31 @@ fn look_around() {
 
 /// Runs `f` in a task and leaves the task's errno as it was: a look at sockets may be interrupted, and the task, which
 /// has made a call that succeeded, would read EINTR.
-fn keeping_errno(f: impl FnOnce()) {
+pub(crate) fn keeping_errno<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: the calling task's own variable, on whatever worker.
     unsafe {
         let at = libc::__errno_location();
         let errno = *at;
-        f();
+        let result = f();
         *at = errno;
+        result
+    }
+}
+
+/// Completes the switch to `task`, the calling context, which has not been a task before, and allows preemption.
+///
+/// # Safety
+/// The caller has the task's FS, and is on a worker right after a switch.
+#[inline(always)]
+pub(crate) unsafe fn begin(task: &Task) {
+    task.set_current();
+    // SAFETY: by the caller's promise; the switch is completed first.
+    unsafe {
+        PreemptCount::set_depth(1);
+        finish_switch();
+        if PreemptCount::enable() {
+            take_pending();
+        }
     }
 }
 

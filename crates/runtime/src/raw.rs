@@ -390,7 +390,10 @@ pub fn report_readiness(report: fn(RawFd, u32)) -> io::Result<()> {
 #[inline]
 pub fn arm(fd: RawFd, events: u32) -> bool {
     // SAFETY: null, or the poller of a runtime that is never freed.
-    unsafe { ARMED.load(Ordering::Acquire).as_ref() }.is_some_and(|poller| poller.arm(fd, events))
+    unsafe { ARMED.load(Ordering::Acquire).as_ref() }.is_some_and(|poller| {
+        // A descriptor that is new to the kernel is refused at first.
+        preempt::keeping_errno(|| poller.arm(fd, events))
+    })
 }
 
 /// Makes `look` be called each time a task has lost its CPU because it sleeps in the kernel, with the task and the call

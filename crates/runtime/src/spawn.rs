@@ -1,8 +1,8 @@
 //! Creating tasks and waiting for their end.
 
 use crate::join;
-use crate::preempt::{NoPreempt, take_pending};
-use crate::switch::{finish_switch, leave_for_good};
+use crate::preempt::{self, NoPreempt};
+use crate::switch::leave_for_good;
 use crate::sync::waiter::Limit;
 use crate::task::{Scheduler, Task, TaskRef};
 use crate::tls::{dtors, image::Images};
@@ -202,12 +202,7 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
     // written there and is taken once; the result is written before it is announced.
     unsafe {
         let task = TaskRef::from_addr(task).get();
-        task.set_current();
-        PreemptCount::set_depth(1);
-        finish_switch();
-        if PreemptCount::enable() {
-            take_pending();
-        }
+        preempt::begin(task);
         let packet = packet_of::<F, T>(task);
         let f = (&raw const (*packet).closure).read().assume_init();
         let result = panic::catch_unwind(AssertUnwindSafe(f));

@@ -152,9 +152,7 @@ impl Node {
         }
         entry.with(|| {
             entry.push(self);
-            let errno = crate::errno::get();
             let armed = raw::arm(self.fd, entry.wanted());
-            crate::errno::set(errno);
             if !armed {
                 entry.unlink(self);
                 self.state.set(State::Out);

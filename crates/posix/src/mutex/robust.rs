@@ -202,7 +202,7 @@ fn leave(list: &Cell<RobustList>) {
     }
 }
 
-/// Gives `thread`, which the calling kernel thread becomes, the robust mutexes that that holds.
+/// Gives `thread`, which the calling kernel thread becomes, the robust mutexes that it holds.
 pub(crate) fn take_robust(thread: &Thread) {
     thread.robust.set(Own::get().robust.take());
 }
