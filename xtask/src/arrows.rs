@@ -24,7 +24,7 @@ const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-
 const SERVER: &[&str] = &["heddle-proto", "heddle-store", "heddle-load", "heddle-server"];
 /// What programs depend on.
 const LIBRARIES: &[&str] =
-    &["heddle", "heddle-netns", "heddle-metrics", "heddle-bench", "heddle-sim"];
+    &["heddle", "heddle-netns", "heddle-metrics", "heddle-probes", "heddle-bench", "heddle-sim"];
 
 /// Each package and the groups of packages that it may depend on.
 const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
@@ -37,6 +37,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-steer-abi", &[]),
     ("heddle-metrics", &[&["heddle-core"]]),
     ("heddle-netns", &[]),
+    ("heddle-probes", &[]),
     ("heddle-rt", &[FOUNDATIONS]),
     ("heddle-posix", &[&["heddle-rt", "heddle-arch", "heddle-core", "heddle-sync", "heddle-sys"]]),
     ("heddle-events", &[&["heddle-core", "heddle-policies", "heddle-sync", "heddle-sys"]]),

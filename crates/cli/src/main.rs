@@ -17,6 +17,7 @@ use std::env;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use heddle_probes::shims::Shim;
 
 mod cmd;
 #[cfg(test)]
@@ -67,7 +68,11 @@ fn definition() -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    let typed = spelling::current(env::args_os().collect());
+    let words = env::args_os();
+    if let Some(shim) = env::args_os().next().and_then(|program| Shim::called(&program)) {
+        return exit::code(cmd::run_shim(shim, words.skip(1).collect()));
+    }
+    let typed = spelling::current(words.collect());
     if let Some(hint) = typed.hint {
         exit::note(&hint);
     }

@@ -27,6 +27,15 @@
 //! A task that arrives after the quantum is over needs no alarm: the thread that enqueues it interrupts the worker,
 //! which costs less than a timer that is set to now.
 //!
+//! # Beside probes
+//!
+//! Tasks with probes ([`crate::probe`]) find out for themselves that their quantum is over. Then the alarm is the
+//! backstop for code without probes: it fires a *grace* later than it would, and who enqueues sets the time at which
+//! probes look instead of interrupting the worker.
+//!
+//! On a virtual machine setting a timer costs 10 us, which is much for tasks that are never interrupted. So the grace
+//! grows while the timer is only put off, and is short again once it was needed.
+//!
 //! [`Resched::Until`]: heddle_core::Resched::Until
 //!
 //! # Without a CPU
@@ -68,6 +77,9 @@ const RETRIES: u32 = 5;
 /// CPU time after which a task is interrupted if its worker no longer has a CPU.
 const RECALL: Ns = Ns::from_ms(1);
 
+/// The longest grace, for tasks that never needed the timer.
+const MOST_GRACE: Ns = Ns::from_ms(2);
+
 /// There is no second timer.
 const NO_TIMER: i32 = -1;
 
@@ -82,6 +94,10 @@ pub(crate) struct Alarm {
     is_late: AtomicBool,
     /// Ticks of the time stamp counter.
     quantum: AtomicU64,
+    /// Ticks that it fires later because tasks have probes; zero if they have none.
+    grace: AtomicU64,
+    /// The shortest grace.
+    least_grace: AtomicU64,
     /// How many times in a row it found its task in the C library.
     retries: AtomicU32,
 }
@@ -94,14 +110,29 @@ impl Default for Alarm {
             rings_at: AtomicU64::new(NONE),
             is_late: AtomicBool::new(false),
             quantum: AtomicU64::new(0),
+            grace: AtomicU64::new(0),
+            least_grace: AtomicU64::new(0),
             retries: AtomicU32::new(0),
         }
     }
 }
 
+/// What came of asking an alarm to limit a task to its quantum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// It does so already, or cannot.
+    Nothing,
+    /// It was set. The quantum is over at the time stamp `end`, which may be past if there is a grace.
+    Set { end: u64 },
+    /// The quantum is over, and the caller interrupts the worker itself, which costs less than a timer.
+    Due,
+}
+
 impl Alarm {
     /// Creates the timer, for the calling thread. Without one the ticker enforces quanta, each millisecond.
-    pub(crate) fn install(&self, signal: i32, quantum: u64) {
+    pub(crate) fn install(&self, signal: i32, quantum: u64, grace: u64) {
+        self.grace.store(grace, Ordering::Relaxed);
+        self.least_grace.store(grace, Ordering::Relaxed);
         if let Ok(timer) = ThreadTimer::new(signal) {
             self.timer.store(timer.number(), Ordering::Relaxed);
             self.quantum.store(quantum, Ordering::Relaxed);
@@ -122,6 +153,18 @@ impl Alarm {
             self.rings_at.store(NONE, Ordering::Release);
             self.timer().delete();
         }
+    }
+
+    /// Returns whether tasks have probes.
+    #[inline]
+    pub(crate) fn has_grace(&self) -> bool {
+        self.grace.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns when it fires for a quantum that ends at the time stamp `end`.
+    #[inline]
+    pub(crate) fn with_grace(&self, end: u64) -> u64 {
+        end.saturating_add(self.grace.load(Ordering::Relaxed))
     }
 
     fn timer(&self) -> ThreadTimer {
@@ -165,6 +208,7 @@ impl Alarm {
         late: impl FnOnce() -> Option<Ns>,
     ) {
         let rings_at = self.rings_at.load(Ordering::Relaxed);
+        let quantum = self.with_grace(quantum);
         // One comparison: not sooner than half a quantum from now and not later than one and a half.
         if rings_at.wrapping_sub(now + quantum / 2) > quantum
             && rings_at != NONE
@@ -179,10 +223,14 @@ impl Alarm {
         self.retries.store(0, Ordering::Relaxed);
         // Short turns set it once a quantum; if it has fired, turns are not short.
         if now < rings_at && rings_at < now + quantum / 2 {
+            let longer = 2 * self.grace.load(Ordering::Relaxed);
+            self.grace.store(longer.min(clock::ns_to_ticks(MOST_GRACE)), Ordering::Relaxed);
             return self.set(now, quantum + quantum / 2);
         }
         match late() {
-            Some(limit) => self.set_late(now, clock::ns_to_ticks(limit), quantum),
+            Some(limit) => {
+                self.set_late(now, self.with_grace(clock::ns_to_ticks(limit)), quantum);
+            }
             None => self.set(now, quantum),
         }
     }
@@ -227,7 +275,8 @@ impl Alarm {
     /// As [`Alarm::set_late`], from now.
     pub(crate) fn set_late_after(&self, limit: Ns, soon: Ns) {
         if self.exists() {
-            self.set_late(clock::ticks(), clock::ns_to_ticks(limit), clock::ns_to_ticks(soon));
+            let ticks = |time| self.with_grace(clock::ns_to_ticks(time));
+            self.set_late(clock::ticks(), ticks(limit), ticks(soon));
         }
     }
 
@@ -236,11 +285,26 @@ impl Alarm {
         self.is_late.load(Ordering::Relaxed)
     }
 
-    /// Sets it to fire after `time`.
+    /// Sets it to fire after `time`, and the grace.
     pub(crate) fn set_after(&self, time: Ns) {
+        self.set_again(clock::ticks(), self.with_grace(clock::ns_to_ticks(time)));
+    }
+
+    /// Sets it to fire `ticks` after `now`.
+    pub(crate) fn set_again(&self, now: u64, ticks: u64) {
         if self.exists() {
-            self.set(clock::ticks(), clock::ns_to_ticks(time));
+            self.set(now, ticks);
         }
+    }
+
+    /// Probes were asked to look at once: sets it to fire after the grace, for the case that none does. For any thread.
+    /// Returns false if it cannot.
+    pub(crate) fn remind(&self) -> bool {
+        let possible = self.has_grace() && self.exists();
+        if possible {
+            self.set_timer(clock::ticks(), self.grace.load(Ordering::Relaxed));
+        }
+        possible
     }
 
     /// Turns it off. For its worker while it runs no preemptible task, and for the thread that takes the worker's CPU.
@@ -257,48 +321,58 @@ impl Alarm {
     }
 
     /// A task waits for the CPU of a task whose turn began at the time stamp `began`: sets the alarm to the end of that
-    /// quantum. So is a late one. Returns whether the quantum has passed: then the caller interrupts the worker itself,
-    /// which costs less than a timer. For any thread.
+    /// quantum. So is a late one. For any thread.
     #[inline]
-    #[must_use]
-    pub(crate) fn ask(&self, began: impl FnOnce() -> u64) -> bool {
+    pub(crate) fn ask(&self, began: impl FnOnce() -> u64) -> Asked {
         if self.is_late() {
             self.bring_forward(began())
+        } else if self.rings_at.load(Ordering::Relaxed) == OFF {
+            self.summon(began())
         } else {
-            self.rings_at.load(Ordering::Relaxed) == OFF && self.summon(began())
+            Asked::Nothing
         }
     }
 
     #[cold]
-    fn bring_forward(&self, began: u64) -> bool {
+    fn bring_forward(&self, began: u64) -> Asked {
         if !self.is_late.swap(false, Ordering::Relaxed) {
-            return false;
+            return Asked::Nothing;
         }
-        let now = clock::ticks();
-        let at = now.max(began + self.quantum.load(Ordering::Relaxed));
+        let (now, end) = self.end_of(began);
+        let at = self.with_grace(end);
         // The worker may be setting it, too. Too early, it is set to the rest of the quantum.
-        at < self.rings_at.load(Ordering::Relaxed) && {
+        if at < self.rings_at.load(Ordering::Relaxed) {
             self.rings_at.store(at, Ordering::Relaxed);
-            self.rings_now(now, at)
+            return self.rings_now(now, at, end);
         }
+        Asked::Set { end }
     }
 
     #[cold]
-    fn summon(&self, began: u64) -> bool {
-        let now = clock::ticks();
-        let at = now.max(began + self.quantum.load(Ordering::Relaxed));
+    fn summon(&self, began: u64) -> Asked {
+        let (now, end) = self.end_of(began);
+        let at = self.with_grace(end);
         // Several threads may ask; one wins.
         let order = (Ordering::Relaxed, Ordering::Relaxed);
-        self.rings_at.compare_exchange(OFF, at, order.0, order.1).is_ok() && self.rings_now(now, at)
+        match self.rings_at.compare_exchange(OFF, at, order.0, order.1) {
+            Ok(_) => self.rings_now(now, at, end),
+            Err(_) => Asked::Nothing,
+        }
     }
 
-    /// Returns whether the time to fire, `at`, has come; else sets the timer. In virtual time only timers fire.
-    fn rings_now(&self, now: u64, at: u64) -> bool {
+    /// Returns now, and when the quantum of a turn that `began` then is over, which is not before now.
+    fn end_of(&self, began: u64) -> (u64, u64) {
+        let now = clock::ticks();
+        (now, now.max(began + self.quantum.load(Ordering::Relaxed)))
+    }
+
+    /// Sets the timer unless the time to fire, `at`, has come. In virtual time only timers fire.
+    fn rings_now(&self, now: u64, at: u64, end: u64) -> Asked {
         if at <= now && !cfg!(virtual_time) {
-            return true;
+            return Asked::Due;
         }
         self.timer().set(clock::ticks_to_ns(at - now));
-        false
+        Asked::Set { end }
     }
 
     /// It found its task in the C library: sets it to fire again, a few times. For its worker.
@@ -313,6 +387,11 @@ impl Alarm {
     /// Called when its task was found where it can be preempted.
     pub(crate) fn was_heard(&self) {
         self.retries.store(0, Ordering::Relaxed);
+    }
+
+    /// Called when it has ended a turn.
+    pub(crate) fn was_needed(&self) {
+        self.grace.store(self.least_grace.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Returns when it fires; never if it is not set. Only the driver of virtual time uses it then.
@@ -402,15 +481,15 @@ mod tests {
         alarm.turn_begins(now, Q, || false, || None);
         assert!(alarm.is_off());
         let later = now + (1 << 40);
-        assert!(!alarm.ask(|| later));
+        assert_ne!(alarm.ask(|| later), Asked::Due);
         assert_eq!((rings_at(&alarm), alarm.is_set()), (later + Q, true));
-        assert!(!alarm.ask(|| now));
+        assert_ne!(alarm.ask(|| now), Asked::Due);
         assert_eq!(rings_at(&alarm), later + Q, "asked already");
         alarm.off();
         assert!(alarm.is_off() && !alarm.is_set());
-        assert!(alarm.ask(|| 0), "overdue");
+        assert_eq!(alarm.ask(|| 0), Asked::Due, "overdue");
         assert!(!alarm.is_set() && !alarm.is_off());
-        assert!(!alarm.ask(|| 0), "asked already");
+        assert_eq!(alarm.ask(|| 0), Asked::Nothing, "asked already");
     }
 
     #[test]
@@ -427,9 +506,9 @@ mod tests {
         );
         let late = rings_at(&alarm) - later;
         assert!((10 * Q - 10..=10 * Q).contains(&late), "{late}");
-        assert!(!alarm.ask(|| later));
+        assert_ne!(alarm.ask(|| later), Asked::Due);
         assert_eq!((rings_at(&alarm), alarm.is_late()), (later + Q, false));
-        assert!(!alarm.ask(|| later - Q / 2));
+        assert_ne!(alarm.ask(|| later - Q / 2), Asked::Due);
         assert_eq!(rings_at(&alarm), later + Q, "asked already");
     }
 
@@ -460,7 +539,7 @@ mod tests {
                 || true,
                 || {
                     alarm.before_late();
-                    assert!(!alarm.ask(|| later));
+                    assert_ne!(alarm.ask(|| later), Asked::Due);
                     Some(clock::ticks_to_ns(10 * Q))
                 },
             );
@@ -474,7 +553,7 @@ mod tests {
         alarm.turn_begins(clock::ticks(), Q, || true, || None);
         alarm.before_late();
         alarm.set_late_after(Ns::ZERO, Ns::ZERO);
-        assert!(!alarm.ask(|| 0));
+        assert_ne!(alarm.ask(|| 0), Asked::Due);
         alarm.set_after(Ns::ZERO);
         alarm.off();
         assert!(!alarm.exists());

@@ -84,6 +84,7 @@ pub mod net;
 mod poller;
 mod pool;
 mod preempt;
+mod probe;
 pub mod process;
 #[doc(hidden)]
 pub mod raw;

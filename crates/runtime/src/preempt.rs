@@ -42,7 +42,7 @@ use crate::code;
 use crate::report;
 use crate::switch::{finish_switch, leave, leave_for};
 use crate::task::{GUARD, Next, Task};
-use crate::worker::{Remote, Worker};
+use crate::worker::{NEVER, Remote, Worker};
 use heddle_arch::PreemptCount;
 use heddle_core::Ns;
 use heddle_sys::thread::Blocked;
@@ -50,7 +50,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 /// How a running task is preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,19 +60,32 @@ pub enum Mechanism {
     /// By a signal (SIGURG, which debuggers and shells ignore).
     #[default]
     Signal,
+    /// By probes, which the compiler has put into the program (`heddle cc`, `heddle cargo`), and by a signal where code
+    /// without probes has had 100 us more than its quantum.
+    Probe,
 }
 
 impl Mechanism {
     /// The mechanisms' names, for errors and help.
-    pub const NAMES: &'static str = "none, signal";
+    pub const NAMES: &'static str = "none, signal, probe";
 
     /// Returns the shortest sensible quantum: below it, preempting costs more than the work done in between.
     pub fn shortest_quantum(self) -> Ns {
         match self {
             Mechanism::None => Ns::ZERO,
             // Virtual time does not pass while a task is preempted.
-            Mechanism::Signal if cfg!(virtual_time) => Ns::ZERO,
+            Mechanism::Signal | Mechanism::Probe if cfg!(virtual_time) => Ns::ZERO,
             Mechanism::Signal => Ns::from_us(10),
+            // Probes look at the clock every microsecond or two.
+            Mechanism::Probe => Ns::from_us(2),
+        }
+    }
+
+    /// Returns how long a task may exceed its quantum before it is interrupted by a signal all the same.
+    pub(crate) fn grace(self) -> Ns {
+        match self {
+            Mechanism::Probe if !cfg!(virtual_time) => Ns::from_us(100),
+            _ => Ns::ZERO,
         }
     }
 
@@ -108,7 +121,7 @@ impl Mechanism {
             unsafe { PreemptCount::set_pending() };
             return true;
         }
-        self.interrupt(worker)
+        self == Mechanism::Probe && worker.look_now() || self.interrupt(worker)
     }
 
     /// Interrupts what `worker` runs, which then checks whether it must yield. Returns false if that failed.
@@ -116,8 +129,8 @@ impl Mechanism {
         match self {
             Mechanism::None => false,
             // Tasks check for themselves whether they were asked.
-            Mechanism::Signal if cfg!(virtual_time) => true,
-            Mechanism::Signal => match worker.tid.load(Ordering::Relaxed) {
+            Mechanism::Signal | Mechanism::Probe if cfg!(virtual_time) => true,
+            Mechanism::Signal | Mechanism::Probe => match worker.tid.load(Ordering::Relaxed) {
                 0 => false,
                 tid => heddle_sys::thread::signal(tid, SIGNAL),
             },
@@ -132,7 +145,8 @@ impl std::str::FromStr for Mechanism {
         match text {
             "none" => Ok(Mechanism::None),
             "signal" => Ok(Mechanism::Signal),
-            "probe" | "uintr" => {
+            "probe" => Ok(Mechanism::Probe),
+            "uintr" => {
                 Err(format!("mechanism `{text}` is not built yet; available: {}", Self::NAMES))
             }
             _ => Err(format!("no preemption mechanism `{text}`; available: {}", Self::NAMES)),
@@ -184,8 +198,8 @@ pub fn no_preempt<R>(f: impl FnOnce() -> R) -> R {
     let result = f();
     if guard.in_task {
         // SAFETY: a task runs on a worker, and preemption is off.
-        let look_at = unsafe { Worker::current() }.look_at.get();
-        if look_at != u64::MAX && heddle_sys::clock::ticks() >= look_at {
+        let look_at = unsafe { Worker::current() }.look_at.load(Ordering::Relaxed);
+        if look_at != NEVER && heddle_sys::clock::ticks() >= look_at {
             look_around();
         }
     }
@@ -235,6 +249,25 @@ pub(crate) unsafe fn begin(task: &Task) {
     }
 }
 
+/// Called by the probe at the address `at` in a task, with preemption on, once the task's time to look has come.
+pub(crate) extern "C" fn on_probe(at: usize) {
+    let Some(task) = Task::current() else { return };
+    // An allocator that was built with probes holds its lock all the same.
+    if code::is_held(at) {
+        return;
+    }
+    // SAFETY: a task runs on a worker. This also answers a request left pending, as the handler of the signal does.
+    let due = unsafe {
+        PreemptCount::set_depth(1);
+        Worker::current().stats.probes.add(1);
+        keeping_errno(|| leave_for(task, answer(task, |_| false)));
+        PreemptCount::enable()
+    };
+    if due {
+        take_pending();
+    }
+}
+
 /// Answers a request that arrived while preemption was held off.
 #[cold]
 pub(crate) fn take_pending() {
@@ -242,7 +275,7 @@ pub(crate) fn take_pending() {
         // SAFETY: a task runs on a worker. The pending bit is reset: the context that resumes starts afresh.
         let due = unsafe {
             PreemptCount::set_depth(1);
-            keeping_errno(|| leave_for(task, answer(task)));
+            keeping_errno(|| leave_for(task, answer(task, Worker::is_early)));
             PreemptCount::enable()
         };
         if due {
@@ -252,22 +285,28 @@ pub(crate) fn take_pending() {
     }
 }
 
-/// Returns what runs instead of the calling task, which was interrupted: another context if the task was asked to
-/// yield, or if its quantum is over and the policy says so. Preemption is off.
-fn answer(task: &'static Task) -> Option<Next> {
+/// Returns what runs instead of the calling task, which was interrupted or has found that its time to look has come:
+/// another context if the task was asked to yield, or if its quantum is over, which it is not if it `is_early`, and the
+/// policy says so. Preemption is off.
+fn answer(task: &'static Task, is_early: impl FnOnce(&Worker) -> bool) -> Option<Next> {
     // SAFETY: a task runs on a worker.
     let worker = unsafe { Worker::current() };
     if keeps_thread(task, worker) {
         return None;
     }
     // A worker that has lost its CPU queues its task for that CPU.
-    if worker.asked.swap(false, Ordering::AcqRel) || !worker.is_attached() {
+    let is_asked = || worker.asked.swap(false, Ordering::AcqRel);
+    if is_asked() || !worker.is_attached() {
         return Some(task.sched().preempt(task));
     }
-    if worker.is_early() {
+    if is_early(worker) {
         return None;
     }
-    task.sched().look_around(task)
+    task.sched().look_around(task).or_else(|| {
+        // It has set the next time to look, perhaps over that of a thread which has just asked probes to look at once.
+        fence(Ordering::SeqCst);
+        (worker.alarm.has_grace() && is_asked()).then(|| task.sched().preempt(task))
+    })
 }
 
 /// Returns whether `task` is to stay on the thread of `worker`, which has no CPU: it computes beside the runtime.
@@ -307,7 +346,8 @@ extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut 
         // This also answers a request left pending because it found the C library.
         PreemptCount::set_depth(1);
         worker.alarm.was_heard();
-        if let Some(next) = answer(task) {
+        if let Some(next) = answer(task, Worker::is_early) {
+            worker.alarm.was_needed();
             // The next task must be interruptible again. The kernel restores the mask when it resumes this task.
             heddle_sys::signal::unblock(SIGNAL);
             leave(task, next);

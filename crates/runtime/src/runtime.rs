@@ -180,6 +180,7 @@ pub(crate) fn stats_of(engine: &'static dyn Engine) -> Stats {
         stats.exited += worker.stats.exited.get();
         stats.sleeps += worker.stats.sleeps.get();
         stats.interrupts += worker.stats.interrupts.get();
+        stats.probes += worker.stats.probes.get();
         stats.preemptions_skipped += worker.stats.skipped.get();
         stats.takeovers += worker.stats.takeovers.get();
     }

@@ -29,6 +29,7 @@ pub(crate) struct WorkerStats {
     pub(crate) exited: Counter,
     pub(crate) sleeps: Counter,
     pub(crate) interrupts: Counter,
+    pub(crate) probes: Counter,
     pub(crate) skipped: Counter,
     pub(crate) takeovers: Counter,
     pub(crate) meter: Meter,
@@ -54,6 +55,9 @@ pub struct Stats {
     /// Times that the mechanism interrupted a task, because its quantum was over or it was asked to yield. Some are in
     /// a section that holds preemption off, and yield later.
     pub interrupts: u64,
+    /// Times that a probe in a task found that its quantum was over, or that it was asked to yield
+    /// ([`crate::Mechanism::Probe`]).
+    pub probes: u64,
     /// Quanta that ended while nothing else waited for the CPU, so that no task was preempted (Aspen, section 3.2).
     pub preemptions_skipped: u64,
     /// Workers that had to be reminded of a preemption because their task was found in the C library and computed on.

@@ -42,7 +42,7 @@ pub(crate) fn start_worker(engine: &'static dyn Engine, cpu: usize) -> io::Resul
 /// Runs a worker's life: it serves a CPU until it is detached, then waits for another.
 fn run(engine: &'static dyn Engine, owner: Owner) {
     let core = engine.core();
-    let worker = owner.enter(core.settings.quantum);
+    let worker = owner.enter(core.settings.quantum, core.settings.mechanism.grace());
     // The ticker starts spares.
     core.promptness.adopt();
     preempt::prepare_worker();

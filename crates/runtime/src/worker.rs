@@ -1,6 +1,6 @@
 //! A worker: a kernel thread that runs tasks for one CPU, and its block behind GS.
 
-use crate::alarm::{self, Alarm};
+use crate::alarm::{self, Alarm, Asked};
 use crate::stack_cache::StackCache;
 use crate::stats::WorkerStats;
 use crate::task::{Liveness, Task, TaskRef};
@@ -10,6 +10,7 @@ use heddle_sync::SpinLock;
 use heddle_sys::{clock, memory, thread};
 use std::cell::{Cell, UnsafeCell};
 use std::io;
+use std::mem::offset_of;
 use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -40,8 +41,6 @@ pub(crate) struct Worker {
     /// Stack pointer of its scheduling loop.
     pub(crate) loop_sp: Cell<usize>,
     pub(crate) loop_fs: Cell<usize>,
-    /// Time stamp at which the task checks for itself whether it must yield; `u64::MAX` if never.
-    pub(crate) look_at: Cell<u64>,
     /// Stacks for new tasks.
     cache: UnsafeCell<StackCache>,
     pub(crate) rng: Rng,
@@ -60,19 +59,22 @@ pub(crate) struct Worker {
 
 /// What other threads see of a worker, on its own cache lines. The worker writes most of it, at each dispatch.
 ///
-/// The first two fields are where `heddle-arch` expects them.
+/// The first two fields are where `heddle-arch` expects them, the next two where [`crate::probe`] does.
 #[repr(C, align(128))]
 pub(crate) struct Remote {
     this: usize,
     count: AtomicU32,
     /// Index of the CPU that it serves, or served last.
     pub(crate) cpu: AtomicU32,
+    /// Time stamp at which its task checks for itself whether it must yield, at the next probe or end of a section
+    /// without preemption; [`NEVER`]. Other threads bring it forward if the task has probes.
+    pub(crate) look_at: AtomicU64,
+    /// Time stamp of the last dispatch, if the policy preempts.
+    pub(crate) started: AtomicU64,
     /// The task that it runs.
     pub(crate) current: AtomicPtr<Task>,
     /// Counts dispatches: if the count is unchanged, the same task still runs.
     pub(crate) generation: AtomicU64,
-    /// Time stamp of the last dispatch, if the policy preempts.
-    pub(crate) started: AtomicU64,
     /// Its task checked after its quantum and nothing was waiting: the next task that is queued makes it due at once.
     pub(crate) over: AtomicBool,
     /// It was asked to preempt its task, whatever the policy answers when the request is handled.
@@ -89,6 +91,13 @@ pub(crate) struct Remote {
     pub(crate) next_of_all: Link,
     pub(crate) next_in_reserve: Link,
 }
+
+/// The offsets of `look_at` and `started`, for [`crate::probe`].
+pub(crate) const LOOK_AT: usize = offset_of!(Remote, look_at);
+pub(crate) const STARTED: usize = offset_of!(Remote, started);
+
+/// A time stamp that never comes.
+pub(crate) const NEVER: u64 = u64::MAX;
 
 /// A link to the next worker in a list.
 pub(crate) type Link = AtomicPtr<Remote>;
@@ -131,8 +140,9 @@ impl Owner {
         Owner(unsafe { &*(remote.this as *const Worker) })
     }
 
-    /// Installs the block in the calling kernel thread. Its alarm serves tasks with this `quantum`, if there is one.
-    pub(crate) fn enter(self, quantum: Option<Ns>) -> &'static Worker {
+    /// Installs the block in the calling kernel thread. Its alarm serves tasks with this `quantum`, if there is one. It
+    /// leaves them `grace` to find out by themselves that a quantum is over.
+    pub(crate) fn enter(self, quantum: Option<Ns>, grace: Ns) -> &'static Worker {
         let worker = self.0;
         worker.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
         worker.loop_fs.set(heddle_arch::fs_base());
@@ -145,7 +155,8 @@ impl Owner {
             heddle_arch::set_gs_base(worker.this);
         }
         if let Some(quantum) = quantum {
-            worker.alarm.install(alarm::SIGNAL, clock::ns_to_ticks(quantum));
+            let (quantum, grace) = (clock::ns_to_ticks(quantum), clock::ns_to_ticks(grace));
+            worker.alarm.install(alarm::SIGNAL, quantum, grace);
         }
         worker
     }
@@ -179,7 +190,6 @@ impl Worker {
             held: Cell::new(ptr::null()),
             loop_sp: Cell::new(0),
             loop_fs: Cell::new(0),
-            look_at: Cell::new(u64::MAX),
             cache: UnsafeCell::default(),
             rng: Rng::new(seed),
             altstack: Cell::new(libc::stack_t { ss_sp, ss_flags: 0, ss_size: altstack_size() }),
@@ -286,40 +296,51 @@ impl Worker {
     ) {
         let now = clock::ticks();
         self.started.store(now, Ordering::Relaxed);
-        self.look_at.set(now + quantum);
+        self.look_at.store(now + quantum, Ordering::Relaxed);
         self.over.store(false, Ordering::Relaxed);
         self.alarm.turn_begins(now, quantum, waits, late);
     }
 
     /// Makes its task check again after `time`.
     pub(crate) fn look_after(&self, time: Ns) {
-        self.look_at.set(clock::ticks() + clock::ns_to_ticks(time));
+        self.look_at_after(time);
         self.alarm.set_after(time);
     }
 
-    /// Its task has used up its `quantum` and may run for `limit`, unless a task is enqueued. If it makes calls it
-    /// checks after a quantum all the same. Follows [`Alarm::before_late`].
+    fn look_at_after(&self, time: Ns) {
+        self.look_at.store(clock::ticks() + clock::ns_to_ticks(time), Ordering::Relaxed);
+    }
+
+    /// Its task has used up its `quantum` and may run for `limit`, unless a task is enqueued. Without probes it checks
+    /// after a quantum all the same if it makes calls. Follows [`Alarm::before_late`].
     pub(crate) fn look_late(&self, limit: Ns, quantum: Ns) {
         self.over.store(true, Ordering::Relaxed);
-        self.look_at.set(clock::ticks() + clock::ns_to_ticks(quantum));
+        if self.alarm.has_grace() {
+            self.look_at_after(limit);
+        }
         self.alarm.set_late_after(limit, quantum);
+        // Who enqueues makes the alarm no longer late first, and then brings the look forward.
+        if !self.alarm.has_grace() || !self.alarm.is_late() {
+            self.look_at_after(quantum);
+        }
     }
 
     /// Handles an early interrupt, which comes if the task's turn is younger than the alarm: sets the alarm to the rest
     /// of the turn. A task whose quantum is already over was interrupted for work that arrived since.
     pub(crate) fn is_early(&self) -> bool {
-        let (now, look_at) = (clock::ticks(), self.look_at.get());
+        let (now, look_at) = (clock::ticks(), self.look_at.load(Ordering::Relaxed));
         let is_over = self.over.load(Ordering::Relaxed);
-        let early = now < look_at && look_at != u64::MAX && !is_over;
+        let rest = self.alarm.with_grace(look_at).saturating_sub(now);
+        let early = rest != 0 && look_at != NEVER && !is_over;
         if early {
-            self.alarm.set_after(clock::ticks_to_ns(look_at - now));
+            self.alarm.set_again(now, rest);
         }
         early
     }
 
     /// Its task need not check again in this turn.
     pub(crate) fn look_no_more(&self) {
-        self.look_at.set(u64::MAX);
+        self.look_at.store(NEVER, Ordering::Relaxed);
         self.alarm.set_after(Ns::from_secs(1));
     }
 
@@ -327,12 +348,15 @@ impl Worker {
     /// other thread does.
     pub(crate) fn quantum_is_over(&self, quantum: Ns, looks_after: bool) {
         self.over.store(true, Ordering::Relaxed);
-        self.look_at.set(clock::ticks() + clock::ns_to_ticks(quantum));
+        self.look_at_after(quantum);
         if looks_after {
-            self.alarm.set_after(quantum);
-        } else {
-            self.alarm.off();
+            return self.alarm.set_after(quantum);
         }
+        if self.alarm.has_grace() && self.alarm.exists() {
+            // A task with probes computes alone at no cost. Before the alarm is off: who enqueues sets that first.
+            self.look_at.store(NEVER, Ordering::Relaxed);
+        }
+        self.alarm.off();
     }
 
     /// Its task has queued another one: if its own quantum was already over, it checks again at once. For the worker's
@@ -341,13 +365,13 @@ impl Worker {
     pub(crate) fn hasten(&self) {
         if self.over.load(Ordering::Relaxed) {
             self.over.store(false, Ordering::Relaxed);
-            self.look_at.set(0);
+            self.look_at.store(0, Ordering::Relaxed);
             if self.alarm.exists() {
                 // SAFETY: the caller is on this worker.
                 unsafe { PreemptCount::set_pending() };
             }
         }
-        if self.is_due() {
+        if self.ask() == Asked::Due {
             // SAFETY: as above.
             unsafe { PreemptCount::set_pending() };
         }
@@ -368,9 +392,10 @@ impl Remote {
             this: 0,
             count: AtomicU32::new(PreemptCount::ENABLED + 1),
             cpu: AtomicU32::new(cpu),
+            look_at: AtomicU64::new(NEVER),
+            started: AtomicU64::new(0),
             current: AtomicPtr::new(ptr::null_mut()),
             generation: AtomicU64::new(0),
-            started: AtomicU64::new(0),
             over: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             alarm: Alarm::default(),
@@ -411,14 +436,28 @@ impl Remote {
     pub(crate) fn hasten_from_afar(&self) {
         let tid = self.tid.load(Ordering::Relaxed);
         // Without a thread it has no task, and a thread that has ended needs no signal.
-        if self.is_due() && tid != 0 {
+        if self.ask() == Asked::Due && tid != 0 {
             thread::signal(tid, alarm::SIGNAL);
         }
     }
 
-    /// Asks its alarm to limit its task to the quantum. Returns whether that has passed.
-    fn is_due(&self) -> bool {
-        self.alarm.ask(|| self.started.load(Ordering::Relaxed))
+    /// Asks its alarm to limit its task to the quantum, and its probes, if it has some, to look then.
+    #[inline]
+    fn ask(&self) -> Asked {
+        let asked = self.alarm.ask(|| self.started.load(Ordering::Relaxed));
+        if let Asked::Set { end } = asked
+            && self.alarm.has_grace()
+        {
+            self.look_at.store(end, Ordering::Relaxed);
+        }
+        asked
+    }
+
+    /// Makes the next probe of its task look, and interrupts the task if none does in time. Returns false if only a
+    /// signal can be relied on.
+    pub(crate) fn look_now(&self) -> bool {
+        self.look_at.store(0, Ordering::Release);
+        self.alarm.remind()
     }
 
     /// Returns how long its task has run, if the policy preempts. A concurrent dispatch makes it zero.

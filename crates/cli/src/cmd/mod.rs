@@ -3,12 +3,18 @@
 //! To add one, write a file with `Args` (clap) and `run(Args) -> anyhow::Result<Outcome>`, and give it a
 //! variant and an arm below or in its group. A test requires an `after_help` with an example.
 
+use std::ffi::OsString;
+
 use clap::Subcommand;
+use heddle_probes::shims::Shim;
+use heddle_probes::toolchain::Language;
 
 use crate::exit::Outcome;
 
 mod agent;
 mod bench;
+mod cargo;
+mod cc;
 mod compare;
 mod completions;
 mod demo;
@@ -43,6 +49,13 @@ pub enum Command {
     Run(run::Args),
     /// Build, run and test Go programs with Heddle's scheduler.
     Go(go::Args),
+    /// Compile C (c++ compiles C++) with preemption probes, by clang.
+    Cc(cc::Args),
+    /// Compile C++ with preemption probes, by clang.
+    #[command(name = "c++", hide = true)]
+    Cxx(cc::Args),
+    /// Build, run and test Rust programs with preemption probes.
+    Cargo(cargo::Args),
     /// Run a key-value server, or load one.
     #[command(subcommand, arg_required_else_help = true, after_help = kv::EXAMPLES)]
     Kv(kv::Kv),
@@ -73,6 +86,9 @@ impl Command {
             Self::Agent(agent) => agent.run(),
             Self::Run(args) => run::run(args),
             Self::Go(args) => go::run(args),
+            Self::Cc(args) => cc::run(Language::C, args),
+            Self::Cxx(args) => cc::run(Language::Cxx, args),
+            Self::Cargo(args) => cargo::run(args),
             Self::Kv(kv) => kv.run(),
             Self::Bench(bench) => bench.run(),
             Self::Sim(sim) => sim.run(),
@@ -80,5 +96,13 @@ impl Command {
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }
+    }
+}
+
+/// Does what the program does under the name `shim`, with `arguments`.
+pub fn run_shim(shim: Shim, arguments: Vec<OsString>) -> anyhow::Result<Outcome> {
+    match shim {
+        Shim::Clang(language) => cc::start(language, arguments),
+        Shim::Rustc => cargo::rustc(arguments),
     }
 }

@@ -90,8 +90,7 @@ pub(crate) fn learn(named: &[String]) {
 }
 
 /// Returns whether the instruction at `at` is in code that is not preempted.
-#[cfg(test)]
-fn is_held(at: usize) -> bool {
+pub(crate) fn is_held(at: usize) -> bool {
     map().is_some_and(|map| contains(&map.held, at))
 }
 

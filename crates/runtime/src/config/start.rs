@@ -5,7 +5,7 @@ use crate::core_state::{Core, Settings};
 use crate::preempt::Mechanism;
 use crate::runtime::Runtime;
 use crate::sched::{self, Shared};
-use crate::{threads, ticker, tls};
+use crate::{probe, threads, ticker, tls};
 use heddle_core::{CpuInfo, Model, Ns, Params, Policy};
 use heddle_policies::Visitor;
 
@@ -52,6 +52,9 @@ impl Visitor for Start {
         }
         tls::choice();
         mechanism.install().map_err(refused("installing signal handlers"))?;
+        if mechanism == Mechanism::Probe {
+            probe::hook_loaded();
+        }
         let workers = self.topology.len();
         let settings = Settings {
             name: self.name,

@@ -19,6 +19,7 @@ use heddle_arch::{fs_base, gs_base, set_fs_base};
 use heddle_sys::signal::{Handler, bit, change_mask};
 use libc::{gid_t, uid_t};
 use std::ffi::{c_char, c_int, c_void};
+use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// The C library's signal; `sigaction` refuses it, the system call does not.
@@ -132,14 +133,22 @@ fn as_worker(change: impl FnOnce() -> c_int) -> c_int {
     unsafe {
         set_fs_base(Worker::current().loop_fs.get());
         let result = change();
-        let error = *libc::__errno_location();
+        let error = *errno();
         set_fs_base(task.fs);
         if result != 0 {
-            *libc::__errno_location() = error;
+            *errno() = error;
         }
         change_mask(libc::SIG_SETMASK, mask);
         result
     }
+}
+
+/// Returns where errno is. The compiler knows that `__errno_location` gives one answer in a function, and would not ask
+/// again after FS has changed.
+fn errno() -> *mut c_int {
+    let location: unsafe extern "C" fn() -> *mut c_int = libc::__errno_location;
+    // SAFETY: a function of the C library without conditions.
+    unsafe { black_box(location)() }
 }
 
 /// Defines functions that change the credentials of the process.

@@ -306,6 +306,6 @@ impl Driver {
 fn next_check(worker: &Worker) -> Ns {
     match worker.over.load(Ordering::Relaxed) {
         true => Ns::MAX,
-        false => Ns(worker.look_at.get()),
+        false => Ns(worker.look_at.load(Ordering::Relaxed)),
     }
 }

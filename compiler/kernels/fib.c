@@ -1,0 +1,20 @@
+/* The Fibonacci numbers by naive recursion: almost nothing but calls, the worst case of a probe at each entry. */
+#include "kernel.h"
+
+static unsigned index_of_number;
+
+void prepare(void)
+{
+	index_of_number = 35 + (unsigned)kernel_scale;
+}
+
+/* Not inlined into kernel(), so that it stays a function that calls itself. */
+__attribute__((noinline)) static uint64_t fib(unsigned n)
+{
+	return n < 2 ? n : fib(n - 1) + fib(n - 2);
+}
+
+uint64_t kernel(void)
+{
+	return mix(0, fib(index_of_number));
+}

@@ -1,0 +1,184 @@
+//! rustc with the pass, as cargo calls it in a build by `heddle cargo`.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::Error;
+use crate::search::variable;
+use crate::toolchain::version::is_supported_target;
+
+/// The variable by which `heddle cargo` says where the pass is.
+pub const PLUGIN_VARIABLE: &str = "HEDDLE_PROBES_PLUGIN";
+
+/// The variable by which `heddle cargo` names what distinguishes this build from others.
+pub const BUILD_VARIABLE: &str = "HEDDLE_PROBES_BUILD";
+
+/// What cargo wants of rustc.
+#[derive(Debug)]
+pub enum Wrapped {
+    /// To compile, or an answer that stays as it is: the caller becomes the command.
+    Become(Command),
+    /// Its version: the caller runs the command, and prints the line after it.
+    Version(Command, String),
+}
+
+/// Returns what to do for `arguments`, which cargo gave to its wrapper: rustc, and rustc's arguments.
+///
+/// Crates that run in the compiler (procedural macros) or before it (build scripts) get no probes; nor does what a
+/// build script compiles to try the compiler, which must see a stable rustc.
+///
+/// # Errors
+/// If this was not called by cargo, or the crate is built in a way that is not supported.
+pub fn command(arguments: Vec<OsString>) -> Result<Wrapped, Error> {
+    let (Some(plugin), Some(rustc)) = (variable(PLUGIN_VARIABLE), arguments.first()) else {
+        return Err(Error::Usage(
+            "heddle-rustc is for cargo, when it is started by `heddle cargo`; call that".into(),
+        ));
+    };
+    let mut command = Command::new(rustc);
+    command.args(&arguments[1..]);
+    if arguments.iter().any(|argument| argument == "-vV") {
+        let build = variable(BUILD_VARIABLE).unwrap_or_default();
+        return Ok(Wrapped::Version(
+            command,
+            format!("heddle-probes: {}", build.to_string_lossy()),
+        ));
+    }
+    let invocation = Invocation::of(&arguments);
+    // cargo sets this for what it compiles, and not for build scripts that call rustc themselves.
+    if env::var_os("CARGO_CRATE_NAME").is_some() && invocation.runs_in_the_program() {
+        invocation.check()?;
+        let mut option = OsString::from("-Zllvm-plugins=");
+        option.push(plugin);
+        command.arg(option).env("RUSTC_BOOTSTRAP", "1");
+    }
+    Ok(Wrapped::Become(command))
+}
+
+/// Refuses a target that the pass does not support.
+pub(crate) fn check_target(target: &str) -> Result<(), Error> {
+    if is_supported_target(target) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "the target {target} is not supported: probes are for x86_64 Linux; build it with cargo itself"
+    )))
+}
+
+/// What a command line of rustc's says, as far as it matters here.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Invocation {
+    crate_name: String,
+    is_macro: bool,
+    target: Option<String>,
+    lto: bool,
+}
+
+impl Invocation {
+    fn of(arguments: &[OsString]) -> Invocation {
+        let mut words = arguments.iter().map(|word| word.to_string_lossy().into_owned());
+        let mut invocation = Invocation::default();
+        while let Some(word) = words.next() {
+            let (option, value) = match word.split_once('=') {
+                Some((option, value)) if option.starts_with("--") => {
+                    (option.to_owned(), value.into())
+                }
+                _ if ["--crate-name", "--crate-type", "--target", "-C", "--codegen"]
+                    .contains(&&*word) =>
+                {
+                    (word, words.next().unwrap_or_default())
+                }
+                _ => match word.strip_prefix("-C") {
+                    Some(value) => ("-C".into(), value.to_owned()),
+                    None => continue,
+                },
+            };
+            match &*option {
+                "--crate-name" => invocation.crate_name = value,
+                "--crate-type" => invocation.is_macro |= value == "proc-macro",
+                "--target" => invocation.target = Some(value),
+                "-C" | "--codegen" => invocation.note(&value),
+                _ => {}
+            }
+        }
+        invocation
+    }
+
+    fn note(&mut self, setting: &str) {
+        let (key, value) = setting.split_once('=').unwrap_or((setting, "yes"));
+        let is_off = ["off", "no", "n", "false"].contains(&value);
+        match key {
+            "lto" | "linker-plugin-lto" => self.lto = !is_off,
+            _ => {}
+        }
+    }
+
+    /// Whether the crate becomes a part of the program, as opposed to its build.
+    fn runs_in_the_program(&self) -> bool {
+        !self.is_macro && !self.crate_name.starts_with("build_script_")
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.lto {
+            return Err(Error::Usage(
+                "link-time optimisation (lto in the profile) is not supported yet: it would run after the probes; \
+                 turn it off with `--config profile.release.lto=false`, or in Cargo.toml"
+                    .into(),
+            ));
+        }
+        self.target.as_deref().map_or(Ok(()), check_target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn invocation(line: &str) -> Invocation {
+        Invocation::of(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn macros_and_build_scripts_are_not_part_of_the_program() {
+        for line in [
+            "rustc --crate-name serde_derive --edition=2021 src/lib.rs --crate-type proc-macro --emit=link",
+            "rustc --crate-name m --crate-type=proc-macro src/lib.rs",
+            "rustc --crate-name build_script_build build.rs --crate-type bin",
+            "rustc --crate-name build_script_main build.rs --crate-type bin",
+        ] {
+            assert!(!invocation(line).runs_in_the_program(), "{line}");
+        }
+        for line in [
+            "rustc --crate-name app src/main.rs --crate-type bin -C opt-level=3",
+            "rustc --crate-name=l src/lib.rs --crate-type cdylib --crate-type rlib",
+            "/clippy-driver rustc --crate-name app --test src/main.rs",
+        ] {
+            assert!(invocation(line).runs_in_the_program(), "{line}");
+        }
+    }
+
+    #[test]
+    fn link_time_optimisation_and_other_targets_are_refused() {
+        for line in [
+            "rustc -C lto",
+            "rustc -Clto=thin",
+            "rustc -C lto=fat",
+            "rustc --codegen=lto",
+            "rustc -C linker-plugin-lto",
+        ] {
+            let error = invocation(line).check().unwrap_err().to_string();
+            assert!(error.contains("link-time optimisation"), "{line}: {error}");
+        }
+        for line in [
+            "rustc -C lto=off",
+            "rustc -Clto=no",
+            "rustc -C embed-bitcode=no",
+            "rustc -C opt-level=3",
+        ] {
+            assert!(invocation(line).check().is_ok(), "{line}");
+        }
+        assert!(invocation("rustc --target wasm32-wasip1").check().is_err());
+        assert!(invocation("rustc --target=x86_64-unknown-linux-gnu").check().is_ok());
+    }
+}
