@@ -178,6 +178,7 @@ struct Symbols {
     if (Probe->isDeclaration())
       defineProbe(M);
     note(M, Hook);
+    announce(M, Hook);
   }
 
 private:
@@ -224,6 +225,32 @@ private:
     auto *Ty = FunctionType::get(Type::getVoidTy(C), false);
     B.CreateCall(Ty, InlineAsm::get(Ty, Text, "", /*hasSideEffects=*/true));
     B.CreateUnreachable();
+  }
+
+  /// A constructor that tells a runtime of the hook, if there is one already: for objects that are loaded later.
+  static void announce(Module &M, GlobalVariable *Hook) {
+    if (M.getFunction("__heddle_probe_announce"))
+      return;
+    LLVMContext &C = M.getContext();
+    auto *Ty = FunctionType::get(Type::getVoidTy(C), false);
+    auto *Announce = Function::Create(Ty, GlobalValue::LinkOnceODRLinkage, "__heddle_probe_announce", M);
+    Announce->setVisibility(GlobalValue::HiddenVisibility);
+    Announce->setComdat(comdat(M, "__heddle_probe_announce"));
+    Announce->addFnAttr(Attribute::NoUnwind);
+    Announce->addFnAttr(DoneAttribute);
+    auto *LoadedTy = FunctionType::get(Type::getVoidTy(C), {Hook->getType()}, false);
+    auto *Loaded = cast<Function>(M.getOrInsertFunction("heddle_probe_loaded", LoadedTy).getCallee());
+    Loaded->setLinkage(GlobalValue::ExternalWeakLinkage);
+    BasicBlock *Entry = BasicBlock::Create(C, "", Announce), *Tell = BasicBlock::Create(C, "", Announce),
+               *End = BasicBlock::Create(C, "", Announce);
+    IRBuilder<> B(Entry);
+    B.CreateCondBr(B.CreateIsNotNull(Loaded), Tell, End);
+    B.SetInsertPoint(Tell);
+    B.CreateCall(LoadedTy, Loaded, {Hook});
+    B.CreateBr(End);
+    B.SetInsertPoint(End);
+    B.CreateRetVoid();
+    appendToGlobalCtors(M, Announce, 65535, Announce);
   }
 
   /// The ELF note by which a runtime finds the hook: version, and the hook's distance from that field.
@@ -345,8 +372,30 @@ private:
     uint64_t Cost;
     /// Often passed: worth a register.
     bool Often = false;
+    /// What it charges beside that, known when the program runs; or null.
+    Value *More = nullptr;
   };
   SmallVector<Site, 16> Sites;
+
+  /// A loop that ends where a value that moves by a constant step meets a bound.
+  struct Split {
+    Loop *L;
+    BranchInst *Exit;
+    ICmpInst *Compare;
+    /// Which operand of the comparison moves.
+    unsigned Moving;
+    int64_t Step;
+    /// The comparison that keeps the loop running, with the moving value on the left.
+    CmpInst::Predicate Stay;
+    /// How far the nearer bound is: iterations times the step's size.
+    uint64_t Distance;
+    /// Cost of as many iterations, and of one.
+    uint64_t Cost = 0, Iteration = 0;
+    /// Inside another loop, what is left of the count is charged where the loop is entered, and this with it.
+    bool ChargesEntry = false;
+    uint64_t Extra = 0;
+  };
+  SmallVector<Split, 8> Splits;
 
   //===--- Costs ----------------------------------------------------------===//
 
@@ -525,7 +574,20 @@ private:
       ++Done.Bounded;
       return;
     }
-    if (CallBase *Call = cycleInEachIteration(L)) {
+    CallBase *Call = cycleInEachIteration(L);
+    if (Call && Call->getCalledFunction() == &F) {
+      AtEntry = true;
+      Seen[&L] = {0, false};
+      return;
+    }
+    // An inner loop that is entered in each iteration charges for this one, too.
+    if (Split *Inner = entryInEachIteration(L)) {
+      Inner->Extra = std::min(It.Average, Set.Period);
+      Seen[&L] = {0, false};
+      ++Done.Bounded;
+      return;
+    }
+    if (Call) {
       Sites.push_back({Call, It.Average});
       Covered.push_back(Call);
       Seen[&L] = {0, false};
@@ -537,9 +599,11 @@ private:
     if (Set.Period / It.Most >= FewestSplitIterations && !It.Guessed) {
       if (auto S = splittable(L, Iterations)) {
         S->Cost = std::min<uint64_t>(Iterations * It.Average, 1u << 30);
+        S->Iteration = It.Average;
+        S->ChargesEntry = L.getParentLoop();
         Splits.push_back(*S);
         uint64_t Expected = std::min(expectedTrips(L), Iterations / 2);
-        Seen[&L] = {std::max<uint64_t>(Expected, 1) * It.Average, true};
+        Seen[&L] = {S->ChargesEntry ? 0 : std::max<uint64_t>(Expected, 1) * It.Average, !S->ChargesEntry};
         ++Done.Split;
         return;
       }
@@ -600,6 +664,14 @@ private:
     return false;
   }
 
+  Split *entryInEachIteration(const Loop &L) {
+    const BasicBlock *Latch = L.getLoopLatch();
+    for (Split &S : Splits)
+      if (Latch && S.ChargesEntry && S.L->getParentLoop() == &L && DT.dominates(S.L->getLoopPreheader(), Latch))
+        return &S;
+    return nullptr;
+  }
+
   /// A call that may be part of a cycle and that each iteration of `L` makes: a probe before it serves both.
   CallBase *cycleInEachIteration(const Loop &L) {
     const BasicBlock *Latch = L.getLoopLatch();
@@ -610,6 +682,9 @@ private:
             return Call;
     return nullptr;
   }
+
+  /// A probe at the function's entry serves its loops that call the function itself in each iteration.
+  bool AtEntry = false;
 
   /// Calls that have a probe right before them.
   SmallVector<CallBase *, 4> Covered;
@@ -637,8 +712,8 @@ private:
       for (Instruction &I : B)
         if (auto *C = dyn_cast<CallBase>(&I); C && DT.isReachableFromEntry(&B) && isInCycle(*C) && !isCovered(*C))
           At = At ? DT.findNearestCommonDominator(At, &B) : &B;
-    bool Costly = Call.Most > Set.Period / 4;
-    if (Costly)
+    AtEntry |= Call.Most > Set.Period / 4;
+    if (AtEntry)
       At = &F.getEntryBlock();
     if (!At)
       return false;
@@ -655,7 +730,7 @@ private:
         Before = &I;
         break;
       }
-    if (Costly)
+    if (AtEntry)
       Before = &*At->getFirstInsertionPt();
     // Nothing may come between a musttail call and its return, but before it is fine. Static allocas stay first.
     Sites.push_back({Before, std::min(Call.Average, Set.Period)});
@@ -694,24 +769,6 @@ private:
   }
 
   //===--- Bound splitting ------------------------------------------------===//
-
-  /// A loop that ends where a value that moves by a constant step meets a bound.
-  struct Split {
-    Loop *L;
-    BranchInst *Exit;
-    ICmpInst *Compare;
-    /// Which operand of the comparison moves.
-    unsigned Moving;
-    /// Its value at the first comparison, and its step.
-    const SCEV *First;
-    int64_t Step;
-    /// The comparison that keeps the loop running, with the moving value on the left.
-    CmpInst::Predicate Stay;
-    /// How far the nearer bound is: iterations times the step's size.
-    uint64_t Distance;
-    uint64_t Cost;
-  };
-  SmallVector<Split, 8> Splits;
 
   std::optional<Split> none() { return std::nullopt; }
 
@@ -763,10 +820,9 @@ private:
       if (Bits < 32 || Bits > 64 || Distance >> (Bits - 1))
         continue;
       // The first value must be there before the loop.
-      Value *First = firstValue(L, X);
-      if (!First)
+      if (!firstValue(L, X))
         continue;
-      return Split{&L, Exit, Compare, Moving, SE.getSCEV(First), Step, Stay, Distance, 0};
+      return Split{&L, Exit, Compare, Moving, Step, Stay, Distance};
     }
     return none();
   }
@@ -800,8 +856,9 @@ private:
   }
 
   /// Returns the nearer bound for the moving value `X`: `Bound` itself, or a value `Distance` from `X` if that comes
-  /// before it. If `Holds`, `X` is known to be on the near side of the bound.
-  Value *emitNearer(IRBuilder<> &B, const Split &S, Value *X, Value *Bound, bool Holds) {
+  /// before it. If `Holds`, `X` is known to be on the near side of the bound. `Charge` is set to the cost of the way to
+  /// the nearer bound, if asked for.
+  Value *emitNearer(IRBuilder<> &B, const Split &S, Value *X, Value *Bound, bool Holds, Value **Charge = nullptr) {
     Type *Ty = X->getType();
     bool Pointer = Ty->isPointerTy();
     Type *Int = Pointer ? B.getInt64Ty() : Ty;
@@ -811,9 +868,19 @@ private:
     Value *Left = S.Step > 0 ? B.CreateSub(BoundInt, XInt) : B.CreateSub(XInt, BoundInt);
     // Unsigned, and so right also where the two have different signs.
     Value *Far = B.CreateICmpUGT(Left, Distance);
+    Value *Way = Charge ? B.CreateSelect(Far, Distance, Left) : nullptr;
     if (!Holds && S.Stay != CmpInst::ICMP_NE) {
       // Not a logical `and`: it may be poison only where the bound is, on which the loop branches anyway.
-      Far = B.CreateAnd(Far, B.CreateICmp(S.Stay, X, Bound));
+      Value *Near = B.CreateICmp(S.Stay, X, Bound);
+      Far = B.CreateAnd(Far, Near);
+      if (Charge)
+        Way = B.CreateSelect(Near, Way, ConstantInt::get(Int, 0));
+    }
+    if (Charge) {
+      // In 256ths, because steps need not divide costs. No more than the period, and so no overflow.
+      uint64_t Scale = std::max<uint64_t>(256 * S.Iteration / uint64_t(S.Step > 0 ? S.Step : -S.Step), 1);
+      Value *Wide = B.CreateMul(B.CreateZExtOrTrunc(Way, B.getInt64Ty()), B.getInt64(Scale));
+      *Charge = B.CreateTrunc(B.CreateLShr(Wide, 8), B.getInt32Ty());
     }
     Value *Nearer;
     if (Pointer) {
@@ -857,7 +924,10 @@ private:
       Outside = Outer->getLoopPreheader();
     }
     IRBuilder<> B(Outside->getTerminator());
-    Value *Initial = emitNearer(B, S, emitFirst(B, L, X), Bound, false);
+    Value *Charge = nullptr;
+    Value *Initial = emitNearer(B, S, emitFirst(B, L, X), Bound, false, S.ChargesEntry ? &Charge : nullptr);
+    if (Charge)
+      Sites.push_back({Before->getTerminator(), S.Iteration + S.Extra, false, Charge});
     B.SetInsertPoint(Header, Header->begin());
     PHINode *Near = B.CreatePHI(X->getType(), 2, "heddle.near");
     Near->addIncoming(Initial, Before);
@@ -866,7 +936,8 @@ private:
     BasicBlock *At = BasicBlock::Create(C, "heddle.at", &F, Out);
     BasicBlock *Again = BasicBlock::Create(C, "heddle.again", &F, Out);
     MDNode *Likely = MDBuilder(C).createBranchWeights(1u << 12, 1);
-    MDNode *Even = MDBuilder(C).createBranchWeights(1, 1);
+    // Short loops leave there; long ones do not notice.
+    MDNode *Leaves = MDBuilder(C).createBranchWeights(1, 64);
 
     B.SetInsertPoint(S.Exit);
     B.SetCurrentDebugLocation(S.Exit->getDebugLoc());
@@ -880,7 +951,7 @@ private:
         Other.Before = Exit;
 
     B.SetInsertPoint(At);
-    B.CreateCondBr(B.CreateICmp(S.Stay, X, Bound), Again, Out, Even);
+    B.CreateCondBr(B.CreateICmp(S.Stay, X, Bound), Again, Out, Leaves);
 
     B.SetInsertPoint(Again);
     Value *Next = emitNearer(B, S, hide(B, X), Bound, true);
@@ -989,7 +1060,11 @@ private:
 
   Value *word(IRBuilder<> &B) {
     // The state's first field.
+    #if LLVM_VERSION_MAJOR >= 17
+    return state(B);
+#else
     return B.CreateBitCast(state(B), B.getInt32Ty()->getPointerTo());
+#endif
   }
 
   Value *state(IRBuilder<> &B) {
@@ -1024,6 +1099,8 @@ private:
       Due = B.CreateICmpNE(Word, B.getInt32(0));
     } else {
       Value *Cost = B.getInt32(uint32_t(std::clamp<uint64_t>(S.Cost, 1, 1u << 30)));
+      if (S.More)
+        Cost = B.CreateAdd(Cost, S.More);
       Due = B.CreateICmpULT(Word, Cost);
       B.CreateStore(B.CreateSub(Word, Cost), At);
     }

@@ -7,6 +7,7 @@
 //! - [`go`]: Go programs on the stock runtime and with Heddle's scheduler.
 //! - [`kv`]: the key-value server on several systems.
 //! - [`posix`]: C programs as kernel threads and as tasks.
+//! - [`probes`]: what preemption probes cost, and how precisely they preempt.
 //! - [`steer`]: steering policies on six executors in dilated time, their costs, and unmodified servers.
 //! - [`suite`]: what benches of several parts share.
 //! - [`threads`]: basic thread operations in Heddle and its peers.
@@ -32,6 +33,7 @@ pub mod events;
 pub mod go;
 pub mod kv;
 pub mod posix;
+pub mod probes;
 pub mod steer;
 pub mod suite;
 pub mod threads;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use heddle_steer::engine::State;
 
 fn is_ours(name: &str) -> bool {
-    let of_tools = ["heddle_runtime_marker", "heddle_tasks"];
+    let of_tools = ["heddle_probe_loaded", "heddle_runtime_marker", "heddle_tasks"];
     (name.starts_with("hd_") || name.starts_with("heddle_")) && !of_tools.contains(&name)
 }
 

@@ -191,6 +191,9 @@ fn text() -> String {
     line("switches", stats.switches, "");
     line("preemptions", stats.preemptions, "");
     line("signals for them", stats.interrupts, "");
+    if stats.probes != 0 {
+        line("probes that were due", stats.probes, "");
+    }
     line("take-overs", stats.takeovers, "of a CPU whose thread blocked unannounced");
     line("threads set aside", KEPT.load(Ordering::Relaxed), "which blocked so again and again");
     line("kernel threads", stats.kernel_threads as u64, "");

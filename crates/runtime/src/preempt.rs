@@ -69,6 +69,15 @@ impl Mechanism {
     /// The mechanisms' names, for errors and help.
     pub const NAMES: &'static str = "none, signal, probe";
 
+    /// Returns the mechanism's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::None => "none",
+            Mechanism::Signal => "signal",
+            Mechanism::Probe => "probe",
+        }
+    }
+
     /// Returns the shortest sensible quantum: below it, preempting costs more than the work done in between.
     pub fn shortest_quantum(self) -> Ns {
         match self {

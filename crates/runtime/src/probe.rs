@@ -3,7 +3,8 @@
 //! `docs/design/probes.md` describes them; `compiler/pass/Probes.cpp` places them. What an object with probes and the
 //! runtime agree on:
 //!
-//! - Its note ([`NOTE`]) says where its *hook* is, a pointer to a function that is null at first.
+//! - Its note ([`NOTE`]) says where its *hook* is, a pointer to a function that is null at first. Its constructor calls
+//!   [`heddle_probe_loaded`] if there is one, for objects that are loaded after the runtime has started.
 //! - A probe subtracts the cost of the work since the last one from the *budget* of its thread, the first word of the
 //!   object's [`State`] there. Where the budget runs out, it calls the hook with the state's distance from FS in r11,
 //!   and goes on with the budget that the hook has granted. All registers but r11 and the flags are preserved, vectors
@@ -21,7 +22,9 @@
 
 use crate::preempt::on_probe;
 use crate::report;
+use crate::task::Task;
 use crate::worker::{LOOK_AT, STARTED};
+use heddle_arch::PreemptCount;
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -292,16 +295,34 @@ struct Loaded {
     of_other_version: Option<u32>,
 }
 
+/// Whether objects that are loaded from here on are hooked, too.
+static HOOKS: AtomicBool = AtomicBool::new(false);
+
+/// Called by the constructor of an object with probes: hooks them if a runtime preempts there.
+///
+/// # Safety
+/// `word` is the object's hook.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heddle_probe_loaded(word: *const AtomicPtr<c_void>) {
+    if HOOKS.load(Ordering::Acquire) {
+        // SAFETY: by the caller's promise.
+        unsafe { (*word).store(hook as *mut c_void, Ordering::Release) };
+    }
+}
+
 /// Hooks the probes of every object that is loaded, and says on stderr if there are none, once per process.
 pub(crate) fn hook_loaded() {
     HAS_AVX.store(u8::from(std::is_x86_feature_detected!("avx")), Ordering::Relaxed);
+    HOOKS.store(true, Ordering::Release);
     let mut found = Loaded::default();
     // SAFETY: the callback matches, and runs before the call returns.
     unsafe { libc::dl_iterate_phdr(Some(hook_object), (&raw mut found).cast()) };
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if SAID.swap(true, Ordering::Relaxed) {
+    static IS_AGAIN: AtomicBool = AtomicBool::new(false);
+    if IS_AGAIN.swap(true, Ordering::Relaxed) {
         return;
     }
+    // SAFETY: the handler follows its contract; it stays as long as the process.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if let Some(version) = found.of_other_version {
         report::say(format_args!(
             "heddle: something here was built with probes of version {version}, and this Heddle knows version {}; \
@@ -310,9 +331,17 @@ pub(crate) fn hook_loaded() {
         ));
     } else if found.hooked == 0 {
         report::say(format_args!(
-            "heddle: HEDDLE_MECHANISM=probe, but nothing in this program was built with probes (`heddle cc`, \
-             `heddle cargo`); quanta end by signals, 100 us late"
+            "heddle: HEDDLE_MECHANISM=probe, but nothing that this program has loaded was built with probes \
+             (`heddle cc`, `heddle cargo`); quanta end by signals, 100 us late"
         ));
+    }
+}
+
+/// In the child of a fork the calling task goes on alone: at a probe it would make way for the copy of another.
+unsafe extern "C" fn in_child() {
+    if Task::current().is_some() {
+        // SAFETY: a task runs on a worker, in the child on its copy.
+        unsafe { PreemptCount::disable() };
     }
 }
 

@@ -311,6 +311,39 @@ fn threads_that_run_no_task_pass_probes() {
 }
 
 #[test]
+fn the_child_of_a_fork_goes_on_alone() {
+    let rt = runtime("round-robin:quantum=5us");
+    let stop = Arc::new(AtomicBool::new(false));
+    let (seen, parent) = (stop.clone(), std::process::id());
+    let other = rt.spawn(move || {
+        probe_until(|| {
+            if std::process::id() != parent {
+                // SAFETY: ends the child, in which this task has no business.
+                unsafe { libc::_exit(9) };
+            }
+            seen.load(Ordering::Relaxed)
+        });
+    });
+    rt.run(|| {
+        for _ in 0..20 {
+            // SAFETY: the child passes probes and ends.
+            unsafe {
+                let child = libc::fork();
+                if child == 0 {
+                    (0..100).for_each(|_| pass_probes());
+                    libc::_exit(7);
+                }
+                let mut status = 0;
+                assert_eq!(libc::waitpid(child, &mut status, 0), child);
+                assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status}");
+            }
+        }
+    });
+    stop.store(true, Ordering::Relaxed);
+    other.join().unwrap();
+}
+
+#[test]
 fn a_policy_that_preempts_at_once_is_heard_at_the_next_probe() {
     let rt = runtime("priority:quantum=none,check=1s");
     let stop = Arc::new(AtomicBool::new(false));

@@ -17,6 +17,9 @@ pub fn command(options: &KvOptions, system: &System, data: &Path) -> Command {
     if let Some(policy) = &system.policy {
         command.args(["--policy", policy]);
     }
+    if let Some(mechanism) = system.mechanism {
+        command.args(["--mechanism", mechanism.name()]);
+    }
     if options.store == super::StoreKind::RocksDb {
         command.arg("--dir").arg(data);
     }

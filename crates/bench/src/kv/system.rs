@@ -1,5 +1,6 @@
 //! Which systems are compared.
 
+use heddle::Mechanism;
 use std::fmt;
 use std::str::FromStr;
 
@@ -28,11 +29,12 @@ impl Runtime {
     }
 }
 
-/// A runtime with its policy: `heddle two-queue:quantum=100us`, `tokio`.
+/// A runtime with its policy and how it preempts: `heddle two-queue:quantum=100us`, `heddle two-queue:quantum=20us
+/// probe`, `tokio`.
 ///
 /// ```
 /// use heddle_bench::kv::System;
-/// let system: System = "heddle two-queue:quantum=100us".parse().unwrap();
+/// let system: System = "heddle two-queue:quantum=20us probe".parse().unwrap();
 /// assert!(system.is_preemptive());
 /// assert!(!"heddle fifo".parse::<System>().unwrap().is_preemptive());
 /// assert!("rayon".parse::<System>().unwrap_err().to_string().contains("heddle, tokio, threads"));
@@ -43,15 +45,17 @@ pub struct System {
     pub runtime: Runtime,
     /// Heddle's policy with its parameters.
     pub policy: Option<String>,
+    /// How Heddle preempts, if it is said.
+    pub mechanism: Option<Mechanism>,
 }
 
 impl System {
     /// What `heddle bench kv` compares unless told otherwise: the two-queue policy with preemption, the
     /// same runtime without, and what a user would pick instead.
     pub fn defaults() -> Vec<System> {
+        let plain = |runtime| System { runtime, policy: None, mechanism: None };
         let heddle =
-            |policy: &str| System { runtime: Runtime::Heddle, policy: Some(policy.to_owned()) };
-        let plain = |runtime| System { runtime, policy: None };
+            |policy: &str| System { policy: Some(policy.to_owned()), ..plain(Runtime::Heddle) };
         vec![heddle("two-queue"), heddle("fifo"), plain(Runtime::Tokio), plain(Runtime::Threads)]
     }
 
@@ -73,6 +77,7 @@ impl System {
     /// What happens to a request on this system, for people.
     pub fn in_words(&self) -> String {
         match (self.runtime, self.policy_name()) {
+            _ if self.mechanism.is_some() => self.to_string(),
             (Runtime::Heddle, Some("fifo")) => "Heddle run to completion".into(),
             (Runtime::Heddle, Some("two-queue")) => "two-queue and preemption".into(),
             (Runtime::Heddle, _) => self.to_string(),
@@ -98,19 +103,19 @@ impl FromStr for System {
         if policy.is_some() && runtime != Runtime::Heddle {
             return Err(SystemError::Policy(runtime.name()));
         }
+        let mechanism = words.next().map(str::parse).transpose().map_err(SystemError::Mechanism)?;
         match words.next() {
             Some(word) => Err(SystemError::More(word.to_owned())),
-            None => Ok(System { runtime, policy }),
+            None => Ok(System { runtime, policy, mechanism }),
         }
     }
 }
 
 impl fmt::Display for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.policy {
-            Some(policy) => f.pad(&format!("{} {policy}", self.runtime.name())),
-            None => f.pad(self.runtime.name()),
-        }
+        let words = [self.policy.as_deref(), self.mechanism.map(Mechanism::name)];
+        let words = words.into_iter().flatten();
+        f.pad(&words.fold(self.runtime.name().to_owned(), |text, word| text + " " + word))
     }
 }
 
@@ -123,8 +128,11 @@ pub enum SystemError {
     /// A policy for a runtime that has none to choose.
     #[error("{0} has no policy to choose; only heddle has, as in `heddle two-queue:quantum=100us`")]
     Policy(&'static str),
-    /// A third word.
-    #[error("`{0}` is one word too many; a system is a runtime and a policy")]
+    /// No such mechanism.
+    #[error("{0}")]
+    Mechanism(String),
+    /// A fourth word.
+    #[error("`{0}` is one word too many; a system is a runtime, a policy and a mechanism")]
     More(String),
 }
 
@@ -137,6 +145,8 @@ mod tests {
         for system in System::defaults() {
             assert_eq!(system.to_string().parse(), Ok(system));
         }
+        let text = "heddle two-queue:quantum=20us probe";
+        assert_eq!(text.parse::<System>().unwrap().to_string(), text);
     }
 
     #[test]
@@ -144,6 +154,7 @@ mod tests {
         let error = |text: &str| text.parse::<System>().unwrap_err().to_string();
         assert!(error("").contains("there are: heddle, tokio, threads"));
         assert!(error("tokio fifo").contains("only heddle has"));
-        assert!(error("heddle fifo now").contains("`now`"));
+        assert!(error("heddle fifo now").contains("no preemption mechanism `now`"));
+        assert!(error("heddle fifo none now").contains("`now` is one word too many"));
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use super::system::System;
 
 /// Returns the command for `program` under `system`; `heddle` is this program, which has `heddle run`.
-pub(super) fn command(heddle: &Path, system: &System, program: &Path, args: &[String]) -> Command {
+pub(crate) fn command(heddle: &Path, system: &System, program: &Path, args: &[String]) -> Command {
     let mut command = match system {
         System::Kernel | System::KernelNice => Command::new(program),
         System::Heddle(policy) => {
@@ -21,7 +21,7 @@ pub(super) fn command(heddle: &Path, system: &System, program: &Path, args: &[St
 }
 
 /// Returns why `heddle run` would refuse `program` under `system`, in its own words.
-pub(super) fn refusal(heddle: &Path, system: &System, program: &Path) -> Option<String> {
+pub(crate) fn refusal(heddle: &Path, system: &System, program: &Path) -> Option<String> {
     let System::Heddle(policy) = system else { return None };
     let mut command = Command::new(heddle);
     command.args(["run", "--policy", policy, "--check"]).arg(program).stdin(Stdio::null());

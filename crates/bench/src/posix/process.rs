@@ -14,6 +14,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval of checks: long, because the program is being measured.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// What a program printed, on its way to a success.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    /// On standard output.
+    pub(crate) printed: String,
+    /// On standard error.
+    pub(crate) said: String,
+    /// CPU time of all other processes meanwhile, as a share of one CPU.
+    pub(crate) others: f64,
+}
+
 /// What a program measured.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
@@ -44,21 +55,35 @@ pub(super) fn measure(
     patience: Option<Duration>,
     stop: &AtomicBool,
 ) -> io::Result<Measured> {
+    let Output { printed, others, .. } = run(command, cpus, patience, stop)?;
+    let values = serde_json::from_str(printed.trim())
+        .map_err(|_| io::Error::other(format!("printed no figures but `{}`", printed.trim())))?;
+    Ok(Measured { values, others })
+}
+
+/// Runs `command` on `cpus`, to its end. Pipes must hold what it prints.
+///
+/// # Errors
+/// The program fails or hangs; `stop` is set ([`io::ErrorKind::Interrupted`]).
+pub(crate) fn run(
+    command: Command,
+    cpus: &[u32],
+    patience: Option<Duration>,
+    stop: &AtomicBool,
+) -> io::Result<Output> {
     let mut program = Running(start(command, cpus)?);
     let bystanders = Bystanders::watch(&[std::process::id(), program.0.id()]);
     let begin = Instant::now();
     let status = wait(&mut program.0, patience.unwrap_or(PATIENCE), stop)?;
     let others = bystanders.used().as_secs_f64() / begin.elapsed().as_secs_f64().max(1e-9);
-    let (mut printed, mut complaint) = (String::new(), String::new());
+    let (mut printed, mut said) = (String::new(), String::new());
     program.0.stdout.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut printed))?;
-    program.0.stderr.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut complaint))?;
+    program.0.stderr.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut said))?;
     if !status.success() {
-        let line = complaint.lines().next().unwrap_or("no message");
+        let line = said.lines().next().unwrap_or("no message");
         return Err(io::Error::other(format!("failed ({status}): {line}")));
     }
-    let values = serde_json::from_str(printed.trim())
-        .map_err(|_| io::Error::other(format!("printed no figures but `{}`", printed.trim())))?;
-    Ok(Measured { values, others })
+    Ok(Output { printed, said, others })
 }
 
 /// A process inherits the affinity of the thread that starts it.

@@ -12,7 +12,7 @@ use super::system::System;
 use heddle_metrics::{Better, Collector, Progress, Row, Run};
 
 /// Most CPU time of other processes during a run by the wall clock, as a share of one CPU.
-pub(super) const MOST_OTHERS: f64 = 0.02;
+pub(crate) const MOST_OTHERS: f64 = 0.02;
 
 /// One program with its arguments.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ fn disturbed(reading: Reading, measured: &Measured) -> Option<String> {
 }
 
 /// Why a run must not be quoted during which other processes used this share of a CPU.
-pub(super) fn busy_others(share: f64) -> Option<String> {
+pub(crate) fn busy_others(share: f64) -> Option<String> {
     (share > MOST_OTHERS).then(|| format!("others used {:.1} % of a CPU", share * 100.0))
 }
 
@@ -163,7 +163,7 @@ fn add(collect: &mut Collector, case: &str, reading: Reading, turn: &Turn) {
 }
 
 /// A comparison is as valid as both of its runs.
-pub(super) fn compared(how: fn(f64, f64) -> f64, ours: Run, kernel: Run) -> Run {
+pub(crate) fn compared(how: fn(f64, f64) -> f64, ours: Run, kernel: Run) -> Run {
     Run { value: how(ours.value, kernel.value), invalid: ours.invalid.or(kernel.invalid) }
 }
 

@@ -18,7 +18,7 @@ use start::Start;
 
 /// A builder of runtimes.
 ///
-/// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`),
+/// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`, `probe`),
 /// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes). The defaults
 /// are work stealing without preemption, one worker for every CPU that the process may use, and no dispatcher.
 /// `HEDDLE_NO_PREEMPT_CODE` (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`, `donor`)

@@ -1,4 +1,4 @@
-/* What the programs of `heddle bench posix` share: errors, threads, clocks, arithmetic, percentiles. */
+/* What the programs of `heddle bench posix` and `probes` share: errors, threads, clocks, arithmetic, percentiles. */
 #ifndef PROGRAM_H
 #define PROGRAM_H
 #ifndef _GNU_SOURCE
@@ -139,6 +139,19 @@ UNUSED static uint64_t percentile(const struct histogram *h, double percent)
 			return highest(i);
 	}
 	return 0;
+}
+
+/* The buckets that are not empty, as JSON: [[highest, count], ...]. */
+UNUSED static void print_buckets(const struct histogram *h)
+{
+	const char *before = "[";
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		if (h->of[i] == 0)
+			continue;
+		printf("%s[%lu, %lu]", before, highest(i), h->of[i]);
+		before = ", ";
+	}
+	printf("%s]", *before == '[' ? "[" : "");
 }
 
 #endif

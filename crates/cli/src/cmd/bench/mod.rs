@@ -12,6 +12,7 @@ mod go;
 mod kv;
 pub mod kv_options;
 mod posix;
+mod probes;
 mod sim;
 mod steer;
 mod suite;
@@ -43,6 +44,8 @@ pub enum Bench {
     Go(go::Args),
     /// POSIX: unmodified C programs, as kernel threads and under `heddle run`.
     Posix(posix::Args),
+    /// Probes: what they cost ten kernels, how often they look at the clock, preemption by them and by signals.
+    Probes(probes::Args),
     /// The simulator itself: task events per second, memory.
     Sim(sim::Args),
 }
@@ -59,6 +62,7 @@ impl Bench {
             Self::Connections(args) => connections::run(args),
             Self::Go(args) => go::run(args),
             Self::Posix(args) => posix::run(args),
+            Self::Probes(args) => probes::run(args),
             Self::Sim(args) => sim::run(args),
         }
     }

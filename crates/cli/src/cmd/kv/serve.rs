@@ -40,7 +40,7 @@ pub struct Args {
     /// work-stealing; for events, hybrid].
     #[arg(long)]
     policy: Option<String>,
-    /// How Heddle preempts: none, or signal [default: HEDDLE_MECHANISM, or signal].
+    /// How Heddle preempts: none, signal or probe [default: HEDDLE_MECHANISM, or signal].
     #[arg(long)]
     mechanism: Option<Mechanism>,
     /// The CPU of a dispatcher, which hands the tasks of a central policy (fifo, shinjuku) to Heddle's workers on

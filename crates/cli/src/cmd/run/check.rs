@@ -52,6 +52,7 @@ struct Name {
 struct Object {
     path: PathBuf,
     inline_syscalls: usize,
+    has_probes: bool,
 }
 
 impl Report {
@@ -85,11 +86,12 @@ impl Report {
         let examined =
             objects.files.iter().filter(|file| !is_base(file) && !library::is_same(file, library));
         for file in std::iter::once(&program.binary).chain(examined) {
-            for name in Elf::read(file)?.imports {
+            let Elf { imports, has_probes, .. } = Elf::read(file)?;
+            for name in imports {
                 users.entry(name).or_default().push(short(file));
             }
-            self.objects
-                .push(Object { path: file.clone(), inline_syscalls: inline_syscalls(file)? });
+            let (path, inline_syscalls) = (file.clone(), inline_syscalls(file)?);
+            self.objects.push(Object { path, inline_syscalls, has_probes });
         }
         for (name, objects) in users {
             let kind = names::kind(&name);
@@ -119,6 +121,7 @@ impl Report {
             ("interpreter", path(&self.interpreter)),
             ("glibc", self.glibc.clone()),
             ("library", path(&self.library)),
+            ("probes", self.probes()),
             ("verdict", Some(self.verdict())),
         ];
         let mut text = String::new();
@@ -132,6 +135,15 @@ impl Report {
             text += &table.to_text(style);
         }
         text
+    }
+
+    /// Names the objects that were built with probes.
+    fn probes(&self) -> Option<String> {
+        let with = self.objects.iter().filter(|object| object.has_probes);
+        let names: Vec<String> = with.map(|object| short(&object.path)).collect();
+        let say =
+            |names: String| format!("in {names} (HEDDLE_MECHANISM=probe takes preemptions there)");
+        (!names.is_empty()).then(|| say(names.join(", ")))
     }
 
     fn verdict(&self) -> String {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use object::read::elf::{ElfFile64, Note, ProgramHeader as _};
+use object::read::elf::{ElfFile64, ProgramHeader as _};
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 use object::{SectionFlags, SegmentFlags, elf};
 
@@ -18,6 +18,9 @@ const MARKERS: [&str; 6] =
 /// The owner of the note in files that contain Heddle's runtime (`heddle_runtime_marker`). Unlike a symbol, it survives
 /// `strip`.
 const RUNTIME_NOTE: &[u8] = b"Heddle";
+
+/// The owner of the note in files that were built with probes (`docs/design/probes.md`).
+const PROBES_NOTE: &[u8] = b"Heddle-probes";
 
 type Elf64<'a> = ElfFile64<'a, Endianness, &'a [u8]>;
 
@@ -38,6 +41,8 @@ pub struct Elf {
     pub is_go: bool,
     /// Whether it contains Heddle's runtime.
     pub has_runtime: bool,
+    /// Whether it was built with probes, at least in part.
+    pub has_probes: bool,
 }
 
 impl Elf {
@@ -54,7 +59,10 @@ impl Elf {
                     this.interpreter = Some(OsString::from_vec(path.to_vec()).into());
                 }
                 let notes = header.notes(endian, data).ok().flatten();
-                this.has_runtime |= notes.into_iter().flatten().any(is_mark);
+                for note in notes.into_iter().flatten().flatten() {
+                    this.has_runtime |= note.name() == RUNTIME_NOTE;
+                    this.has_probes |= note.name() == PROBES_NOTE;
+                }
             }
             let dynamic = file.elf_dynamic_table()?;
             for entry in dynamic.iter() {
@@ -83,11 +91,6 @@ impl Elf {
     fn mark(&mut self, name: &str) {
         self.markers.extend(MARKERS.iter().filter(|marker| **marker == name));
     }
-}
-
-/// Whether a note is that of Heddle's runtime.
-fn is_mark(note: object::read::Result<Note<'_, elf::FileHeader64<Endianness>>>) -> bool {
-    note.is_ok_and(|note| note.name() == RUNTIME_NOTE)
 }
 
 /// Counts the byte pairs in executable code at `path` that are a `syscall` instruction, or look like one inside

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use heddle_agent::guardian::cpus::{self, Cpus};
+use heddle_rt::Mechanism;
 
 use self::check::Report;
 use self::library::Objects;
@@ -35,6 +36,7 @@ heddle run [--policy POLICY] [OPTIONS] -- PROGRAM [ARGS]...
 Examples:
   heddle run --check ./server
   heddle run --policy two-queue:quantum=100us -- ./server --port 80
+  heddle run --mechanism probe --policy two-queue:quantum=10us -- ./server-with-probes
   heddle run --policy priority --class 'be=compact*' --cpus 2-7 --report -- ./db_bench --threads=16
   heddle run --check --json ./server | jq -r '.uncovered[].name'
 
@@ -49,6 +51,10 @@ pub struct Args {
     /// work-stealing].
     #[arg(long)]
     policy: Option<String>,
+    /// How threads are preempted: none, signal, or probe for a program built by `heddle cc` or `heddle cargo`
+    /// [default: HEDDLE_MECHANISM, or signal].
+    #[arg(long)]
+    mechanism: Option<Mechanism>,
     /// How many threads run at a time, each on its own CPU [default: HEDDLE_WORKERS, or one per CPU].
     #[arg(long, value_name = "N")]
     workers: Option<usize>,

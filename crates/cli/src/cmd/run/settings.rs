@@ -24,11 +24,12 @@ const BETWEEN_RULES: &str = ";";
 /// If the runtime could not start with them and with those that the environment sets already: the library would find
 /// out only at the program's first thread.
 pub fn environment(args: &Args) -> Result<Vec<Setting>, Usage> {
-    check_policy(args.policy.as_deref())?;
+    check_policy(args.policy.as_deref(), args.mechanism)?;
     check_workers(args.workers, args.cpus.as_ref())?;
     let rules = args.class.iter().map(|rule| check_rule(rule)).collect::<Result<Vec<_>, _>>()?;
     let settings = [
         ("HEDDLE_POLICY", args.policy.clone()),
+        ("HEDDLE_MECHANISM", args.mechanism.map(|mechanism| mechanism.name().into())),
         ("HEDDLE_WORKERS", args.workers.map(|number| number.to_string())),
         ("HEDDLE_CPUS", args.cpus.as_ref().map(cpus::format)),
         ("HEDDLE_PTHREAD_CLASSES", (!rules.is_empty()).then(|| rules.join(BETWEEN_RULES))),
@@ -81,8 +82,11 @@ impl Visitor for Carried {
     }
 }
 
-fn check_policy(given: Option<&str>) -> Result<(), Usage> {
-    let mechanism = variable("HEDDLE_MECHANISM", str::parse)?.unwrap_or_default();
+fn check_policy(given: Option<&str>, mechanism: Option<Mechanism>) -> Result<(), Usage> {
+    let mechanism = match mechanism {
+        Some(mechanism) => mechanism,
+        None => variable("HEDDLE_MECHANISM", str::parse)?.unwrap_or_default(),
+    };
     let cpu = |text: &str| text.parse::<u32>().map_err(|_| "not a CPU number".to_owned());
     let has_dispatcher = variable("HEDDLE_DISPATCHER", cpu)?.is_some();
     let existing = variable("HEDDLE_POLICY", |text| Ok(text.to_owned()))?;
