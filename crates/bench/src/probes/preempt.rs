@@ -14,7 +14,6 @@ use super::variant::Variant;
 use crate::posix::System;
 use crate::posix::launch;
 use crate::suite::{PartResult, Target};
-use heddle::Mechanism;
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Row, Run};
 
