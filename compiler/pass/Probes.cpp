@@ -877,10 +877,12 @@ private:
         Way = B.CreateSelect(Near, Way, ConstantInt::get(Int, 0));
     }
     if (Charge) {
-      // In 256ths, because steps need not divide costs. No more than the period, and so no overflow.
-      uint64_t Scale = std::max<uint64_t>(256 * S.Iteration / uint64_t(S.Step > 0 ? S.Step : -S.Step), 1);
+      // No more than the period, and so no overflow. In 256ths if the step does not divide the cost.
+      uint64_t Step = S.Step > 0 ? S.Step : -S.Step;
+      unsigned Shift = S.Iteration % Step == 0 ? 0 : 8;
+      uint64_t Scale = std::max<uint64_t>((S.Iteration << Shift) / Step, 1);
       Value *Wide = B.CreateMul(B.CreateZExtOrTrunc(Way, B.getInt64Ty()), B.getInt64(Scale));
-      *Charge = B.CreateTrunc(B.CreateLShr(Wide, 8), B.getInt32Ty());
+      *Charge = B.CreateTrunc(B.CreateLShr(Wide, Shift), B.getInt32Ty());
     }
     Value *Nearer;
     if (Pointer) {
