@@ -29,9 +29,10 @@ Examples:
   heddle cargo -- build --help
 
 Compiles the program and its dependencies with probes, except procedural macros and build
-scripts (libraries that only they use have some); the standard library comes compiled, without. C and C++ in dependencies are compiled as
-by `heddle cc` if there is a clang that it supports; CC and CXX are replaced then. The pass is
-built on first use; that needs the headers of rustc's LLVM (Debian: llvm-22-dev).
+scripts (libraries that only they use have some); the standard library comes compiled, without.
+C and C++ in dependencies are compiled as by `heddle cc` if there is a clang that it supports; CC
+and CXX are replaced then. The pass is built on first use; that needs the headers of rustc's LLVM
+(Debian: llvm-22-dev).
 
 RUSTFLAGS and cargo's configuration keep their meaning, except that a wrapper in
 build.rustc-wrapper is not called; one in RUSTC_WRAPPER is refused. What is built with probes
