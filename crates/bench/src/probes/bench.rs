@@ -101,7 +101,8 @@ impl ProbesOptions {
             Part::Preempt => format!(
                 "preempt: two threads with probes by {}, heddle run --policy round-robin:quantum=...; CPU time of \
                  the process for the same work; lost per preemption includes looks at the clock in between. \
-                 Lateness: length of a turn less the quantum, by the program's own notes of the time each 100 ns. \
+                 Lateness: length of a turn less the quantum, by the program's own notes of the time each 100 ns, with \
+                 the worker on a CPU of its own (HEDDLE_CPUS). \
                  net_p99 is without what was stolen: more than a microsecond between two notes in a turn, by an \
                  interrupt, another process or the host.",
                 self.compilers.first().map_or("clang", |compiler| &compiler.name),
