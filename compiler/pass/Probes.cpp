@@ -306,10 +306,8 @@ bool mayCallBack(const CallBase &Call, const TargetLibraryInfo &Library) {
     return true;
   if (!F->isDeclaration())
     return false; // Its own calls count.
-#if LLVM_VERSION_MAJOR >= 14
   if (F->hasFnAttribute(Attribute::NoCallback) || Call.hasFnAttr(Attribute::NoCallback))
     return false;
-#endif
   if (F->doesNotAccessMemory() || F->onlyAccessesArgMemory())
     return false;
   LibFunc Known;
@@ -770,29 +768,27 @@ private:
 
   //===--- Bound splitting ------------------------------------------------===//
 
-  std::optional<Split> none() { return std::nullopt; }
-
   std::optional<Split> splittable(Loop &L, uint64_t Iterations) {
     BasicBlock *Latch = L.getLoopLatch();
     if (!Latch || !L.getLoopPreheader())
-      return none();
+      return std::nullopt;
     SmallVector<BasicBlock *, 4> Exiting;
     L.getExitingBlocks(Exiting);
     for (BasicBlock *B : Exiting)
       if (DT.dominates(B, Latch) && LI.getLoopFor(B) == &L)
         if (auto S = splittableAt(L, *B, Iterations))
           return S;
-    return none();
+    return std::nullopt;
   }
 
   std::optional<Split> splittableAt(Loop &L, BasicBlock &B, uint64_t Iterations) {
     auto *Exit = dyn_cast<BranchInst>(B.getTerminator());
     if (!Exit || !Exit->isConditional() || Exit->getSuccessor(0) == Exit->getSuccessor(1))
-      return none();
+      return std::nullopt;
     auto *Compare = dyn_cast<ICmpInst>(Exit->getCondition());
     // The comparison is replaced for this exit only, so it must be evaluated here.
     if (!Compare || !L.contains(Compare))
-      return none();
+      return std::nullopt;
     bool ExitsIfTrue = !L.contains(Exit->getSuccessor(0));
     for (unsigned Moving : {0u, 1u}) {
       Value *X = Compare->getOperand(Moving), *Bound = Compare->getOperand(1 - Moving);
@@ -824,7 +820,7 @@ private:
         continue;
       return Split{&L, Exit, Compare, Moving, Step, Stay, Distance};
     }
-    return none();
+    return std::nullopt;
   }
 
   /// The value of `X` at its first comparison, if it is at hand: `X` is a phi of the header, or one plus a constant.
@@ -1003,12 +999,6 @@ private:
 
   //===--- Probes ---------------------------------------------------------===//
 
-  /// The budget of a loop nest that keeps it in a register, or the thread's.
-  struct Budget {
-    /// The register, as a variable that becomes one; null for the thread's word.
-    AllocaInst *Register = nullptr;
-  };
-
   /// The outermost loop around `At` in which no call may change the budget, and whose way in and out is plain.
   Loop *home(const Instruction *At) {
     Loop *Best = nullptr;
@@ -1062,7 +1052,7 @@ private:
 
   Value *word(IRBuilder<> &B) {
     // The state's first field.
-    #if LLVM_VERSION_MAJOR >= 17
+#if LLVM_VERSION_MAJOR >= 17
     return state(B);
 #else
     return B.CreateBitCast(state(B), B.getInt32Ty()->getPointerTo());

@@ -37,8 +37,9 @@ pub enum ConfigError {
     },
     /// The quantum is so short that preempting costs more than the work in between.
     #[error(
-        "a quantum of {quantum} is shorter than preemption by {mechanism:?} can do here; ask for at least {shortest}, \
-         or for no preemption (HEDDLE_MECHANISM=none)"
+        "a quantum of {quantum} is shorter than preemption by {} can do here; ask for at least {shortest}, \
+         or for no preemption (HEDDLE_MECHANISM=none)",
+        mechanism.name()
     )]
     QuantumTooShort {
         /// The quantum requested.
