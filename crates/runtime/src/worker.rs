@@ -33,6 +33,8 @@ pub(crate) struct Worker {
     remote: Remote,
     /// Poll the network before the next pick.
     pub(crate) poll_first: Cell<bool>,
+    /// Time stamp of the last [`Worker::looks_at_inputs`] that said so.
+    inputs_at: Cell<u64>,
     /// Direct switches left before it polls the network and timers.
     pub(crate) budget: Cell<u32>,
     pub(crate) after: Cell<After>,
@@ -95,6 +97,9 @@ pub(crate) struct Remote {
 /// The offsets of `look_at` and `started`, for [`crate::probe`].
 pub(crate) const LOOK_AT: usize = offset_of!(Remote, look_at);
 pub(crate) const STARTED: usize = offset_of!(Remote, started);
+
+/// Between two looks of a worker at sockets and timers, beside probes.
+const INPUTS_PERIOD: Ns = Ns::from_us(20);
 
 /// A time stamp that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -185,6 +190,7 @@ impl Worker {
         let mut new = Worker {
             remote: Remote::new(cpu),
             poll_first: Cell::new(false),
+            inputs_at: Cell::new(0),
             budget: Cell::new(BUDGET),
             after: Cell::new(After::Unlock),
             held: Cell::new(ptr::null()),
@@ -299,6 +305,20 @@ impl Worker {
         self.look_at.store(now + quantum, Ordering::Relaxed);
         self.over.store(false, Ordering::Relaxed);
         self.alarm.turn_begins(now, quantum, waits, late);
+    }
+
+    /// Returns whether it looks at sockets and timers where a quantum ends. That takes a system call or two, which at
+    /// the short quanta of probes are dearer than the quantum: there it does so once in a while.
+    pub(crate) fn looks_at_inputs(&self) -> bool {
+        if !self.alarm.has_grace() {
+            return true;
+        }
+        let now = clock::ticks();
+        let looks = now - self.inputs_at.get() >= clock::ns_to_ticks(INPUTS_PERIOD);
+        if looks {
+            self.inputs_at.set(now);
+        }
+        looks
     }
 
     /// Makes its task check again after `time`.

@@ -148,7 +148,9 @@ impl<P: Policy> Scheduler for Shared<P> {
         self.enqueue(domain, worker.cpu(), task, Enqueue::Preempted);
         self.free_others(domain);
         // Through the loop: new input comes before preempted work (Aspen, section 3.2).
-        worker.poll_first.set(true);
+        if worker.looks_at_inputs() {
+            worker.poll_first.set(true);
+        }
         let next = self.give_way(domain, worker, None, After::Unlock);
         if P::MODEL == Model::Central {
             // The preempted task waits now, and others may have outlived their quanta.
@@ -162,7 +164,11 @@ impl<P: Policy> Scheduler for Shared<P> {
         let worker = unsafe { Worker::current() };
         let core = &self.core;
         let (inputs, others_look) = (&core.inputs, core.settings.has_dispatcher);
-        if !others_look && (inputs.timers.next() != Ns::MAX || inputs.poller.is_ready()) {
+        if !others_look
+            && inputs.exist()
+            && worker.looks_at_inputs()
+            && (inputs.timers.next() != Ns::MAX || inputs.poller.is_ready())
+        {
             inputs.take(Some(Ns::ZERO));
         }
         let waiting = self.is_work_waiting(worker.cpu());
