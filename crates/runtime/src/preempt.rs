@@ -265,32 +265,34 @@ pub(crate) extern "C" fn on_probe(at: usize) {
     if code::is_held(at) {
         return;
     }
-    // SAFETY: a task runs on a worker. This also answers a request left pending, as the handler of the signal does.
-    let due = unsafe {
+    // SAFETY: a task runs on a worker, and stays there from here on.
+    unsafe {
         PreemptCount::set_depth(1);
         Worker::current().stats.probes.add(1);
-        keeping_errno(|| leave_for(task, answer(task, |_| false)));
-        PreemptCount::enable()
-    };
-    if due {
-        take_pending();
     }
+    take(task, |_| false);
 }
 
 /// Answers a request that arrived while preemption was held off.
 #[cold]
 pub(crate) fn take_pending() {
     if let Some(task) = Task::current() {
-        // SAFETY: a task runs on a worker. The pending bit is reset: the context that resumes starts afresh.
-        let due = unsafe {
-            PreemptCount::set_depth(1);
-            keeping_errno(|| leave_for(task, answer(task, Worker::is_early)));
-            PreemptCount::enable()
-        };
-        if due {
-            // A request arrived in the meantime; bounded, because each round lets every other task run first.
-            take_pending();
-        }
+        take(task, Worker::is_early);
+    }
+}
+
+/// Makes way for others in `task`, the caller, if [`answer`] says so, and allows preemption.
+#[inline(always)]
+fn take(task: &'static Task, is_early: impl FnOnce(&Worker) -> bool) {
+    // SAFETY: a task runs on a worker. The pending bit is reset: the context that resumes starts afresh.
+    let due = unsafe {
+        PreemptCount::set_depth(1);
+        keeping_errno(|| leave_for(task, answer(task, is_early)));
+        PreemptCount::enable()
+    };
+    if due {
+        // A request arrived in the meantime; bounded, because each round lets every other task run first.
+        take_pending();
     }
 }
 

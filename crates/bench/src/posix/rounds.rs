@@ -1,7 +1,6 @@
 //! Programs that run to their end, on all systems in interleaved rounds.
 
 use std::io;
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use super::options::PosixOptions;
@@ -99,7 +98,25 @@ pub(super) fn run(
     Ok(collect.into_rows().into_iter().map(directed).collect())
 }
 
-/// Repeats a disturbed run as often as the options allow: other activity comes and goes.
+/// Repeats a run that was `disturbed`, until it has been made so often: other activity comes and goes.
+///
+/// # Errors
+/// Those of `once`; a run that fails is not repeated.
+pub(crate) fn attempts<S>(
+    tries: u32,
+    mut once: impl FnMut() -> io::Result<S>,
+    disturbed: impl Fn(&S) -> Option<String>,
+) -> io::Result<S> {
+    let mut sample = once()?;
+    for _ in 1..tries {
+        if disturbed(&sample).is_none() {
+            break;
+        }
+        sample = once()?;
+    }
+    Ok(sample)
+}
+
 fn attempt(
     options: &PosixOptions,
     system: &System,
@@ -107,15 +124,11 @@ fn attempt(
     reading: Reading,
     stop: &AtomicBool,
 ) -> io::Result<Measured> {
-    let command = || -> io::Result<Command> { options.command(system, case.program, &case.args) };
-    let mut measured = process::measure(command()?, &case.cpus, None, stop)?;
-    for _ in 1..options.tries {
-        if disturbed(reading, &measured).is_none() {
-            break;
-        }
-        measured = process::measure(command()?, &case.cpus, None, stop)?;
-    }
-    Ok(measured)
+    let once = || {
+        let command = options.command(system, case.program, &case.args)?;
+        process::measure(command, &case.cpus, None, stop)
+    };
+    attempts(options.tries, once, |measured| disturbed(reading, measured))
 }
 
 fn disturbed(reading: Reading, measured: &Measured) -> Option<String> {

@@ -4,7 +4,7 @@ use std::io;
 
 use super::options::PosixOptions;
 use super::part::Part;
-use super::rounds::busy_others;
+use super::rounds::{attempts, busy_others};
 use super::system::System;
 use heddle_load::{Invalid, LoadRun};
 use heddle_metrics::{Progress, Run};
@@ -38,7 +38,7 @@ pub(super) fn run<S: Sample>(
         let mut turn = Turn::new();
         for system in PosixOptions::turns(&systems, round) {
             progress.step(&format!("{case}, round {}: {system}", round + 1));
-            let measured = match attempts(options.tries, || once(system, round)) {
+            let measured = match attempts(options.tries, || once(system, round), S::invalid) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => return,
                 measured => measured.map_err(|error| error.to_string()),
             };
@@ -47,18 +47,6 @@ pub(super) fn run<S: Sample>(
         }
         add(&turn);
     }
-}
-
-/// Other activity on the machine comes and goes.
-fn attempts<S: Sample>(tries: u32, mut once: impl FnMut() -> io::Result<S>) -> io::Result<S> {
-    let mut sample = once()?;
-    for _ in 1..tries {
-        if sample.invalid().is_none() {
-            break;
-        }
-        sample = once()?;
-    }
-    Ok(sample)
 }
 
 fn line<S: Sample>(system: &System, measured: &Measured<S>) -> String {
@@ -124,10 +112,10 @@ mod tests {
                 count += 1;
                 Ok(Tried(count))
             };
-            attempts(tries, once).unwrap().0
+            attempts(tries, once, Tried::invalid).unwrap().0
         };
         assert_eq!([1, 2, 3, 9].map(last), [1, 2, 3, 3]);
-        let broken = attempts(9, || Err::<Tried, _>(io::Error::other("no server")));
+        let broken = attempts(9, || Err(io::Error::other("no server")), Tried::invalid);
         assert!(broken.is_err(), "only invalid runs are repeated");
     }
 

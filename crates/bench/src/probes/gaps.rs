@@ -10,6 +10,7 @@ use super::output::{self, Recorded};
 use super::part::Part;
 use super::run;
 use super::sources::{CLOCK, KERNELS, Kernel};
+use crate::posix::rounds::attempts;
 use crate::suite::{PartResult, Target};
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Row, Run};
@@ -51,7 +52,7 @@ pub(super) fn measure(
             for kernel in std::iter::once(&CLOCK).chain(&KERNELS) {
                 let case = format!("{}, {}", compiler.name, kernel.name);
                 progress.step(&format!("{}, round {}: {case}", Part::Gaps, round + 1));
-                let measured = match attempts(options, compiler, kernel, stop) {
+                let measured = match record(options, compiler, kernel, stop) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => break 'all,
                     measured => measured.map_err(|error| error.to_string()),
                 };
@@ -66,8 +67,7 @@ pub(super) fn measure(
     Ok(PartResult { targets: targets(&rows), rows, ..PartResult::default() })
 }
 
-/// Repeats a disturbed run as often as the options allow: other activity comes and goes.
-fn attempts(
+fn record(
     options: &ProbesOptions,
     compiler: &Compiler,
     kernel: &Kernel,
@@ -79,14 +79,7 @@ fn attempts(
         command.arg(options.recorded_runs.to_string());
         output::recorded(&run(options, command, stop)?.printed).map_err(io::Error::other)
     };
-    let mut recorded = once()?;
-    for _ in 1..options.tries {
-        if lost(&recorded).is_none() {
-            break;
-        }
-        recorded = once()?;
-    }
-    Ok(recorded)
+    attempts(options.tries, once, lost)
 }
 
 /// Why a recording says nothing (invariant I4).

@@ -14,6 +14,7 @@ use super::variant::Variant;
 use crate::posix::System;
 use crate::posix::launch;
 use crate::posix::process;
+use crate::posix::rounds::attempts;
 use crate::suite::{PartResult, Target};
 use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Row, Run};
@@ -142,7 +143,6 @@ fn work(
     output::worked(&output.printed, &output.said).map_err(io::Error::other)
 }
 
-/// Repeats a disturbed run as often as the options allow: other activity comes and goes.
 fn watch(options: &ProbesOptions, setting: Setting, stop: &AtomicBool) -> io::Result<Recorded> {
     let ms = (options.duration.0 / 1_000_000).max(20);
     let once = || {
@@ -154,14 +154,7 @@ fn watch(options: &ProbesOptions, setting: Setting, stop: &AtomicBool) -> io::Re
         let output = process::run(command, &heddle_sys::thread::affinity()?, None, stop)?;
         output::recorded(&output.printed).map_err(io::Error::other)
     };
-    let mut watched = once()?;
-    for _ in 1..options.tries {
-        if stolen(&watched).is_none() {
-            break;
-        }
-        watched = once()?;
-    }
-    Ok(watched)
+    attempts(options.tries, once, stolen)
 }
 
 /// Why lengths of turns must not be quoted.
