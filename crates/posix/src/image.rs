@@ -1,5 +1,6 @@
 //! Where this library lies in memory, and whether there is a runtime beside its own.
 
+use heddle_sys::notes::notes;
 use std::arch::asm;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -117,32 +118,15 @@ pub(crate) fn is_beside_another_runtime() -> bool {
                     && (start(header)..start(header) + header.p_memsz as usize)
                         .contains(&(&raw const IMAGE as usize))
             });
-            let mut notes = headers.iter().filter(|header| header.p_type == libc::PT_NOTE);
-            let has_mark = notes.any(|header| {
+            let mut of_notes = headers.iter().filter(|header| header.p_type == libc::PT_NOTE);
+            let has_mark = of_notes.any(|header| {
                 let size = header.p_memsz as usize;
-                has_mark(std::slice::from_raw_parts(start(header) as *const u8, size))
+                let bytes = std::slice::from_raw_parts(start(header) as *const u8, size);
+                notes(bytes).any(|note| note.owner == b"Heddle\0")
             });
             c_int::from(has_mark && !is_own)
         }
     }
     // SAFETY: the callback matches.
     unsafe { libc::dl_iterate_phdr(Some(has_runtime), std::ptr::null_mut()) != 0 }
-}
-
-/// Returns whether `notes`, as ELF lays them out, has one of Heddle's.
-fn has_mark(mut notes: &[u8]) -> bool {
-    const HEAD: usize = 12;
-    const OWNER: &[u8] = b"Heddle\0";
-    let padded = |size: u32| (size as usize).next_multiple_of(4);
-    while notes.len() >= HEAD {
-        let word = |at: usize| {
-            u32::from_ne_bytes([notes[at], notes[at + 1], notes[at + 2], notes[at + 3]])
-        };
-        if notes[HEAD..].starts_with(OWNER) {
-            return true;
-        }
-        let size = HEAD + padded(word(0)) + padded(word(4));
-        notes = notes.get(size..).unwrap_or_default();
-    }
-    false
 }

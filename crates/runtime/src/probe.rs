@@ -25,6 +25,7 @@ use crate::report;
 use crate::task::Task;
 use crate::worker::{LOOK_AT, STARTED};
 use heddle_arch::PreemptCount;
+use heddle_sys::notes::{Note, notes};
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -385,27 +386,13 @@ unsafe extern "C" fn hook_object(
     0
 }
 
-/// Returns the version in each of Heddle's notes, and where the hook is: a distance from an offset in `notes`.
-fn probe_notes(notes: &[u8]) -> Vec<(u32, usize, i32)> {
-    let word = |at: usize| {
-        let bytes = notes.get(at..at + 4)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+/// Returns the version in each of our notes, and where the hook is: a distance from an offset in `bytes`.
+fn probe_notes(bytes: &[u8]) -> Vec<(u32, usize, i32)> {
+    let is_ours = |note: &Note<'_>| {
+        (note.owner, note.kind, note.content.len()) == (NOTE.0, NOTE.1, 2 * size_of::<u32>())
     };
-    let (mut found, mut at) = (vec![], 0);
-    // A header of three words, then owner and content, each padded to four bytes.
-    while let (Some(owner_size), Some(size), Some(kind)) = (word(at), word(at + 4), word(at + 8)) {
-        let (owner, size) = (at + 12, size as usize);
-        let content = owner + (owner_size as usize).next_multiple_of(4);
-        let is_ours = notes.get(owner..owner + owner_size as usize) == Some(NOTE.0);
-        if is_ours
-            && (kind, size) == (NOTE.1, 8)
-            && let (Some(version), Some(distance)) = (word(content), word(content + 4))
-        {
-            found.push((version, content + 4, distance.cast_signed()));
-        }
-        at = content + size.next_multiple_of(4);
-    }
-    found
+    let read = |note: Note<'_>| Some((note.word(0)?, note.at + 4, note.word(4)?.cast_signed()));
+    notes(bytes).filter(is_ours).filter_map(read).collect()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod isolated;
 #[doc(hidden)]
 pub mod locked;
 pub mod memory;
+pub mod notes;
 pub mod processes;
 pub mod scheduling;
 pub mod signal;
