@@ -1,7 +1,7 @@
 //! Running a program's handler in a task: mask, stack, and the way back.
 
 use super::actions::{Action, Kind, reset, store_set};
-use super::{Set, UNBLOCKABLE, actions, deliver, set_mask};
+use super::{Set, UNBLOCKABLE, WORKERS, actions, deliver, set_mask};
 use crate::errno;
 use crate::real::{Real, real};
 use crate::sys::syscall;
@@ -306,8 +306,10 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
     0
 }
 
-/// Where a jump buffer says whether it has a mask, and the mask. The kernel's is the first word; the second is ours.
+/// Where a jump buffer says whether it has a mask, and the mask. The first word is what the C library gives the kernel;
+/// the second is ours.
 const HAS_MASK: usize = 64;
+const KERNEL_MASK: usize = 72;
 const OWN_MASK: usize = 80;
 /// Where it marks ours.
 const MARK_AT: usize = 88;
@@ -356,12 +358,14 @@ pub unsafe extern "C" fn __sigsetjmp(buffer: *mut c_void, save: c_int) -> c_int 
     )
 }
 
-/// Gives the calling task the mask of `buffer`, and forgets the handlers that the jump leaves.
-fn before_jump(buffer: *const u8) {
-    let Some(thread) = Thread::current() else { return };
-    // SAFETY: a jump buffer; one without a mask is smaller, and is not read further.
-    let (has_mask, target) =
-        unsafe { (buffer.add(HAS_MASK).cast::<c_int>().read() != 0, stack_pointer_of(buffer)) };
+/// Gives the calling thread the mask of `buffer`, and forgets the handlers that the jump leaves.
+fn before_jump(buffer: *mut u8) {
+    let thread = Thread::current();
+    // SAFETY: a jump buffer, which the caller jumps to.
+    let mask = unsafe { convert_mask(buffer, thread.is_some()) };
+    let Some(thread) = thread else { return };
+    // SAFETY: as above.
+    let target = unsafe { stack_pointer_of(buffer) };
     let state = &thread.signals;
     let mut left = state.frames.get();
     // SAFETY: null, or a frame below on a stack of the task's.
@@ -372,15 +376,42 @@ fn before_jump(buffer: *const u8) {
         left = frame.outer;
     }
     state.frames.set(left);
-    // SAFETY: as above: there is a mask.
-    let own = has_mask.then(|| unsafe {
-        (buffer.add(OWN_MASK).cast::<Set>().read(), buffer.add(MARK_AT).cast::<u64>().read())
-    });
-    if let Some((mask, MARK)) = own {
+    if let Some(mask) = mask {
         set_mask(thread, mask);
         if Caller::here() == Caller::Task {
             deliver(thread, ptr::null_mut());
         }
+    }
+}
+
+/// Makes the mask in `buffer`, if there is one, fit who jumps: a task, on whatever worker, or a kernel thread. The
+/// first thread may have been the other when it saved the mask: it becomes a task, and in a fork's child a kernel
+/// thread. Returns the mask.
+///
+/// # Safety
+/// A jump buffer that no other thread uses. One without a mask is smaller, and is not read beyond where it says so.
+unsafe fn convert_mask(buffer: *mut u8, is_task: bool) -> Option<Set> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if buffer.add(HAS_MASK).cast::<c_int>().read() == 0 {
+            return None;
+        }
+        let mark = buffer.add(MARK_AT).cast::<u64>();
+        let (kernels, own) =
+            (buffer.add(KERNEL_MASK).cast::<Set>(), buffer.add(OWN_MASK).cast::<Set>());
+        match (is_task, mark.read() == MARK) {
+            (true, false) => {
+                own.write(kernels.read());
+                kernels.write(WORKERS);
+                mark.write(MARK);
+            }
+            (false, true) => {
+                kernels.write(own.read());
+                mark.write(0);
+            }
+            _ => {}
+        }
+        Some(if is_task { own.read() } else { kernels.read() })
     }
 }
 

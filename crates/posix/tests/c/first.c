@@ -172,9 +172,17 @@ static void gets_signals(void) {
 
 static sigjmp_buf before;
 
-// A jump back to before the first pthread_create restores the mask of then, on a worker.
+static unsigned long kernel_mask(void) {
+  unsigned long mask;
+  CHECK(syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, 8) == 0);
+  return mask;
+}
+
+// A jump back to before the first pthread_create restores the mask of then, and leaves that of the worker alone.
+static unsigned long mask_before_jump;
 static void jumps_back(int made) {
   if (made == 0) return;
+  IS(kernel_mask(), mask_before_jump);
   handled = 0;
   IS(kill(getpid(), SIGUSR1), 0);
   while (!handled) sched_yield();
@@ -188,12 +196,19 @@ static void *in_child(void *arg) {
 }
 
 static void forks(int levels) {
-  pid_t child = fork();
+  // The buffer is a task's, and the child, who jumps, a kernel thread.
+  sigjmp_buf in_parent;
+  int jumped = sigsetjmp(in_parent, 1);
+  pid_t child = jumped ? 0 : fork();
   CHECK(child >= 0);
   if (child == 0) {
     IS(gettid(), getpid());
     IS(kernel_thread(), getpid());
     CHECK(pthread_equal(first, pthread_self()) && local == 7);
+    if (!jumped) siglongjmp(in_parent, 1);
+    sigset_t mask;
+    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &mask) == 0);
+    CHECK(!sigismember(&mask, SIGUSR1) && sigismember(&mask, SIGUSR2));
     IS(setgid(getgid()), 0);
     IS(sem_init(&sem, 0, 0), 0);
     run(in_child, NULL);
@@ -366,6 +381,7 @@ int main(void) {
   jumps_back(jumped);
   if (!jumped) {
     IS(pthread_mutex_lock(&robust), 0);
+    mask_before_jump = kernel_mask();
     siglongjmp(before, 1);
   }
   forks(2);
