@@ -8,8 +8,7 @@ void prepare(void)
 	index_of_number = 35 + (unsigned)kernel_scale;
 }
 
-/* Not inlined into kernel(), so that it stays a function that calls itself. */
-__attribute__((noinline)) static uint64_t fib(unsigned n)
+static uint64_t fib(unsigned n)
 {
 	return n < 2 ? n : fib(n - 1) + fib(n - 2);
 }

@@ -23,6 +23,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "llvm/ADT/SCCIterator.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Analysis/AssumptionCache.h"
@@ -30,6 +31,7 @@
 #include "llvm/Analysis/CFG.h"
 #include "llvm/Analysis/CallGraph.h"
 #include "llvm/Analysis/DomTreeUpdater.h"
+#include "llvm/Analysis/InlineCost.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/Analysis/OptimizationRemarkEmitter.h"
 #include "llvm/Analysis/ScalarEvolution.h"
@@ -54,7 +56,10 @@
 #endif
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
 #include "llvm/Transforms/Utils/BasicBlockUtils.h"
+#include "llvm/Transforms/Utils/Cloning.h"
 #include "llvm/Transforms/Utils/LoopSimplify.h"
 #include "llvm/Transforms/Utils/LoopUtils.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
@@ -93,6 +98,10 @@ constexpr uint64_t UnknownTrips = 16;
 /// Short loops without a count are unrolled this often, so that a probe serves several iterations.
 constexpr unsigned UnrollCount = 4;
 constexpr unsigned MostUnrolledInstructions = 24;
+
+/// Short functions that call themselves do one level of that inline, so that a probe serves several calls.
+constexpr unsigned MostInlinedInstructions = 40;
+constexpr unsigned MostInlinedCalls = 2;
 
 /// A load whose address was loaded in the same loop, as in a walk along a list: it may miss every cache.
 constexpr uint64_t DependentLoad = 20;
@@ -295,6 +304,8 @@ struct Report {
   unsigned Loops = 0, Bounded = 0, Split = 0, Latch = 0, Calls = 0;
   /// Most cost units between two probes, as far as the function itself tells.
   uint64_t Gap = 0;
+  /// What it calls that is defined elsewhere, perhaps without probes.
+  SetVector<StringRef> Elsewhere;
 };
 
 /// Whether `Call` can lead back to the function that makes it, for all that is known.
@@ -329,6 +340,8 @@ public:
 
   /// Places them. Returns whether the function was changed.
   bool run() {
+    if (!Set.Report.empty())
+      noteElsewhere();
     if (Set.Place == Placement::Naive)
       placeNaively();
     else
@@ -394,6 +407,24 @@ private:
     uint64_t Extra = 0;
   };
   SmallVector<Split, 8> Splits;
+
+  void noteElsewhere() {
+    for (const Instruction &I : instructions(F)) {
+      const auto *Call = dyn_cast<CallBase>(&I);
+      if (!Call || Call->isInlineAsm())
+        continue;
+      // These become calls of the C library, if they are long.
+      if (isa<MemCpyInst>(Call))
+        Done.Elsewhere.insert("memcpy");
+      else if (isa<MemMoveInst>(Call))
+        Done.Elsewhere.insert("memmove");
+      else if (isa<MemSetInst>(Call))
+        Done.Elsewhere.insert("memset");
+      else if (const Function *Target = Call->getCalledFunction(); Target && Target->isDeclaration() &&
+                                                                   !Target->isIntrinsic())
+        Done.Elsewhere.insert(Target->getName());
+    }
+  }
 
   //===--- Costs ----------------------------------------------------------===//
 
@@ -1132,6 +1163,53 @@ SmallPtrSet<const Function *, 4> unwilling(const Module &M) {
   return Found;
 }
 
+/// Inlines the calls that `F`, a cycle by itself, makes to itself, if it is short and has no variables in memory: there
+/// are fewer frames then, which together are no larger. Returns whether it did.
+bool inlineOneLevel(Function &F, FunctionAnalysisManager &FAM) {
+  if (F.hasFnAttribute(Attribute::NoInline) || F.hasOptSize() || F.hasOptNone() || F.isVarArg() ||
+      F.isInterposable())
+    return false;
+  unsigned Size = 0, Calls = 0;
+  for (const Instruction &I : instructions(F)) {
+    const auto *Call = dyn_cast<CallBase>(&I);
+    bool IsOwn = Call && Call->getCalledFunction() == &F;
+    Calls += IsOwn;
+    if (++Size > MostInlinedInstructions || Calls > MostInlinedCalls || isa<AllocaInst>(I) ||
+        (IsOwn && (Call->isMustTailCall() || isa<InvokeInst>(Call) || Call->isNoInline())))
+      return false;
+  }
+  if (Calls == 0)
+    return false;
+  // A function that calls itself cannot be inlined, but a copy that calls it can.
+  ValueToValueMapTy Map;
+  Function *Copy = CloneFunction(&F, Map);
+  bool Did = false;
+  if (isInlineViable(*Copy).isSuccess()) {
+    SmallVector<CallBase *, MostInlinedCalls> Own;
+    for (Instruction &I : instructions(F))
+      if (auto *Call = dyn_cast<CallBase>(&I); Call && Call->getCalledFunction() == &F)
+        Own.push_back(Call);
+    for (CallBase *Call : Own) {
+      Call->setCalledFunction(Copy);
+      InlineFunctionInfo Info;
+      if (InlineFunction(*Call, Info).isSuccess())
+        Did = true;
+      else
+        Call->setCalledFunction(&F);
+    }
+  }
+  Copy->eraseFromParent();
+  if (Did) {
+    FAM.invalidate(F, PreservedAnalyses::none());
+    FunctionPassManager Clean;
+    Clean.addPass(InstCombinePass());
+    Clean.addPass(SimplifyCFGPass());
+    Clean.run(F, FAM);
+    FAM.invalidate(F, PreservedAnalyses::none());
+  }
+  return Did;
+}
+
 /// Why `F` gets no probes; null if it does.
 const char *reasonToSkip(const Function &F) {
   if (F.hasFnAttribute(Attribute::Naked))
@@ -1171,6 +1249,8 @@ public:
         const char *Skipped = Unwilling.count(F) ? "asked not to" : reasonToSkip(*F);
         Report Done;
         if (!Skipped) {
+          if (Set.Place == Placement::Bounded && Cycle.size() == 1)
+            Changed |= inlineOneLevel(*F, FAM);
           Placer P(*F, FAM, Set, Sym, Known, Cycle);
           if (P.run())
             Changed = true;
@@ -1206,7 +1286,10 @@ private:
     raw_string_ostream Out(Lines);
     Out << "{\"function\":" << quoted(F.getName()) << ",\"module\":" << quoted(M.getSourceFileName())
         << ",\"loops\":" << Done.Loops << ",\"bounded\":" << Done.Bounded << ",\"split\":" << Done.Split
-        << ",\"latch\":" << Done.Latch << ",\"calls\":" << Done.Calls << ",\"gap\":" << Done.Gap << ",\"skipped\":";
+        << ",\"latch\":" << Done.Latch << ",\"calls\":" << Done.Calls << ",\"gap\":" << Done.Gap << ",\"elsewhere\":[";
+    for (size_t I = 0; I < Done.Elsewhere.size(); ++I)
+      Out << (I ? "," : "") << quoted(Done.Elsewhere[I]);
+    Out << "],\"skipped\":";
     if (Skipped)
       Out << quoted(Skipped);
     else
