@@ -1,6 +1,6 @@
 //! What the pass did to each function: the lines that it writes with `--heddle-report`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
@@ -33,9 +33,44 @@ pub struct Function {
     /// The estimated longest work between two probes, in units of cost.
     #[serde(default)]
     pub gap: u64,
+    /// What it calls that is defined in other files.
+    #[serde(default)]
+    pub elsewhere: Vec<String>,
     /// Why it has no probes, if it was left alone.
     #[serde(default)]
     pub skipped: Option<String>,
+}
+
+/// A function that is called and was not compiled with probes, for all that the reports say: the C library's, the
+/// precompiled part of Rust's, or one that the pass left alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WithoutProbes {
+    /// Its symbol.
+    pub function: String,
+    /// How many functions call it.
+    pub callers: u64,
+    /// One of them.
+    pub caller: String,
+}
+
+/// Returns what `functions` call that has no probes, that with the most callers first.
+pub fn without_probes(functions: &[Function]) -> Vec<WithoutProbes> {
+    let covered = functions.iter().filter(|of| of.skipped.is_none());
+    let covered: HashSet<&str> = covered.map(|of| of.function.as_str()).collect();
+    let mut found: HashMap<&str, WithoutProbes> = HashMap::new();
+    for caller in functions {
+        for callee in caller.elsewhere.iter().filter(|name| !covered.contains(name.as_str())) {
+            let entry = found.entry(callee).or_insert_with(|| WithoutProbes {
+                function: callee.clone(),
+                callers: 0,
+                caller: caller.function.clone(),
+            });
+            entry.callers += 1;
+        }
+    }
+    let mut found: Vec<_> = found.into_values().collect();
+    found.sort_by(|a, b| b.callers.cmp(&a.callers).then_with(|| a.function.cmp(&b.function)));
+    found
 }
 
 /// Reads reports, the largest gap first. Of a function that was compiled several times, the last line counts.
@@ -96,6 +131,31 @@ mod tests {
         let gaps: Vec<_> = functions.iter().map(|f| (&*f.function, f.gap)).collect();
         assert_eq!(gaps, [("g", 900), ("f", 80), ("h", 0)]);
         assert_eq!(functions[2].skipped.as_deref(), Some("naked"));
+    }
+
+    #[test]
+    fn what_is_called_and_was_not_compiled_with_probes_is_listed() {
+        let line = |name: &str, elsewhere: &[&str], skipped: Option<&str>| Function {
+            function: name.into(),
+            module: "a.c".into(),
+            loops: 0,
+            bounded: 0,
+            split: 0,
+            latch: 0,
+            calls: 0,
+            gap: 0,
+            elsewhere: elsewhere.iter().map(|&name| name.into()).collect(),
+            skipped: skipped.map(Into::into),
+        };
+        let functions = [
+            line("f", &["g", "memcpy"], None),
+            line("g", &["memcpy", "naked"], None),
+            line("naked", &[], Some("naked")),
+        ];
+        let found = without_probes(&functions);
+        let found: Vec<_> =
+            found.iter().map(|of| (&*of.function, of.callers, &*of.caller)).collect();
+        assert_eq!(found, [("memcpy", 2, "f"), ("naked", 1, "g")]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use anyhow::Context as _;
 use heddle_metrics::{Cell, Mark, Table};
 use heddle_probes::check::{self, Compiler};
-use heddle_probes::report::{self, Function};
+use heddle_probes::report::{self, Function, WithoutProbes};
 use heddle_probes::shims::{self, Shim};
 use heddle_probes::toolchain::Language;
 use heddle_probes::{Error, cc};
@@ -151,6 +151,7 @@ fn compiler_table(compilers: &[Compiler], cc: &str) -> Table {
 struct Report {
     schema: u32,
     functions: Vec<Function>,
+    without_probes: Vec<WithoutProbes>,
 }
 
 fn print_report(files: &[OsString], json: bool) -> anyhow::Result<Outcome> {
@@ -158,9 +159,15 @@ fn print_report(files: &[OsString], json: bool) -> anyhow::Result<Outcome> {
         return Err(Usage("--report needs the files that --heddle-report wrote".into()).into());
     }
     let functions = report::read(files).map_err(refusal)?;
-    match json {
-        true => out::json(&Report { schema: 1, functions })?,
-        false => out::text(&function_table(&functions).to_text(out::style()))?,
+    let without_probes = report::without_probes(&functions);
+    if json {
+        out::json(&Report { schema: 1, functions, without_probes })?;
+        return Ok(Outcome::Done);
+    }
+    out::text(&function_table(&functions).to_text(out::style()))?;
+    if !without_probes.is_empty() {
+        out::text("\n")?;
+        out::text(&without_table(&without_probes).to_text(out::style()))?;
     }
     Ok(Outcome::Done)
 }
@@ -170,8 +177,9 @@ fn function_table(functions: &[Function]) -> Table {
         ["function", "module", "gap", "loops", "bounded", "split", "latch", "calls", "skipped"];
     let mut table = Table::new("", head);
     for function in functions {
-        let Function { function, module, loops, bounded, split, latch, calls, gap, skipped } =
-            function;
+        let Function {
+            function, module, loops, bounded, split, latch, calls, gap, skipped, ..
+        } = function;
         let mut row = vec![Cell::text(function), Cell::text(module)];
         let counts = [gap, loops, bounded, split, latch, calls];
         row.extend(counts.map(|count| Cell::number(count.to_string())));
@@ -181,6 +189,20 @@ fn function_table(functions: &[Function]) -> Table {
     table.notes.push(
         "gap: the estimated longest work between two probes, in units of cost of about a cycle. Loops are bounded \
          (too short to need a probe), split (none inside) or have one at each latch."
+            .into(),
+    );
+    table
+}
+
+fn without_table(functions: &[WithoutProbes]) -> Table {
+    let mut table = Table::new("", ["called, without probes", "callers", "one of them"]);
+    for WithoutProbes { function, callers, caller } in functions {
+        let callers = Cell::number(callers.to_string());
+        table.push(vec![Cell::text(function), callers, Cell::text(caller)]);
+    }
+    table.notes.push(
+        "The C library, precompiled libraries and what was compiled without a report. A task that computes there is \
+         preempted by a signal, 100 us after its quantum at the earliest."
             .into(),
     );
     table
