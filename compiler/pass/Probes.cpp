@@ -1314,11 +1314,18 @@ private:
 
 extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "heddle-probes", "1", [](PassBuilder &PB) {
+            // Whole programs: all modules as one, at the end.
+#if LLVM_VERSION_MAJOR >= 15
+            PB.registerFullLinkTimeOptimizationLastEPCallback(
+                [](ModulePassManager &MPM, OptimizationLevel) { MPM.addPass(ProbesPass()); });
+#endif
 #if LLVM_VERSION_MAJOR >= 20
             PB.registerOptimizerLastEPCallback(
                 [](ModulePassManager &MPM, OptimizationLevel, ThinOrFullLTOPhase Phase) {
-                  // Before link-time optimisation it would be too early, and after it the callback comes again.
-                  if (Phase != ThinOrFullLTOPhase::ThinLTOPreLink && Phase != ThinOrFullLTOPhase::FullLTOPreLink)
+                  // rustc optimises with the pass at link time, too, which is better. A linker has no pass.
+                  bool IsBefore =
+                      Phase == ThinOrFullLTOPhase::ThinLTOPreLink || Phase == ThinOrFullLTOPhase::FullLTOPreLink;
+                  if (!IsBefore || std::getenv("HEDDLE_PROBES_BEFORE_LINK"))
                     MPM.addPass(ProbesPass());
                 });
 #else

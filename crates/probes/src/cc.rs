@@ -8,6 +8,9 @@ use crate::options::{self, Options};
 use crate::toolchain::{self, Language};
 use crate::{Error, plugin};
 
+/// The variable by which the pass learns that it does not run again at link time.
+const BEFORE_LINK_VARIABLE: &str = "HEDDLE_PROBES_BEFORE_LINK";
+
 /// Returns clang for the caller to become, with `arguments` and, if it compiles something, the pass.
 ///
 /// Commands that compile nothing (a link, `-E`, `--version`) are clang's alone, so that build systems that examine the
@@ -27,6 +30,9 @@ pub fn command(language: Language, arguments: Vec<OsString>) -> Result<Command, 
         let mut option = OsString::from("-fpass-plugin=");
         option.push(plugin::for_clang(&clang)?);
         command.arg(option);
+        if request.is_optimised_by_linker {
+            command.env(BEFORE_LINK_VARIABLE, "1");
+        }
     }
     if let Some(options) = options.to_variable() {
         command.env(options::VARIABLE, options);

@@ -65,8 +65,9 @@ pub struct Request {
     pub has_input: bool,
     /// Whether code is generated from an input in C, C++ or LLVM's intermediate representation.
     pub compiles: bool,
+    /// Whether the linker is going to optimise, by its own LLVM, which has no pass.
+    pub is_optimised_by_linker: bool,
     /// The last of each kind of options that are not supported.
-    lto: Option<String>,
     sanitizer: Option<String>,
     width: Option<String>,
     target: Option<String>,
@@ -106,12 +107,12 @@ impl Request {
     fn note(&mut self, option: &str) {
         let shown = || Some(option.to_owned());
         match option {
-            "-flto" => self.lto = shown(),
-            "-fno-lto" => self.lto = None,
+            "-flto" => self.is_optimised_by_linker = true,
+            "-fno-lto" => self.is_optimised_by_linker = false,
             "-m32" | "-mx32" | "-m16" => self.width = shown(),
             "-m64" => self.width = None,
             "-fno-sanitize=all" => self.sanitizer = None,
-            _ if option.starts_with("-flto=") => self.lto = shown(),
+            _ if option.starts_with("-flto=") => self.is_optimised_by_linker = true,
             _ if option.starts_with("-fsanitize=") => self.sanitizer = shown(),
             _ if option.starts_with("--target=") => self.target = shown(),
             _ => {}
@@ -128,10 +129,6 @@ impl Request {
             !is_supported_target(triple)
         });
         let refusals = [
-            (
-                self.lto.as_deref(),
-                "is not supported yet: link-time optimisation would run after the probes; drop -flto, or add -fno-lto",
-            ),
             (
                 self.sanitizer.as_deref(),
                 "is not supported yet: sanitizers have not been tried with probes; drop it, or compile with clang \
@@ -238,11 +235,6 @@ mod tests {
     #[test]
     fn what_is_not_supported_is_refused_with_the_reason() {
         for (line, says) in [
-            (
-                "-flto a.o",
-                "-flto is not supported yet: link-time optimisation would run after the probes; drop -flto",
-            ),
-            ("-flto=thin -c a.c", "-flto=thin is not supported yet"),
             ("-fsanitize=address a.c", "-fsanitize=address is not supported yet"),
             ("-fsanitize=undefined a.c", "-fsanitize=undefined is not supported yet"),
             ("-m32 a.c", "-m32 is not supported: probes are for 64-bit x86"),
@@ -253,12 +245,10 @@ mod tests {
             assert!(error.is_usage() && error.to_string().starts_with(says), "{error}");
         }
         for line in [
-            "-flto -fno-lto a.c",
             "-m32 -m64 a.c",
             "--target=x86_64-linux-gnu a.c",
             "-target x86_64-pc-linux-gnu a.c",
             "-fsanitize=address -fno-sanitize=all a.c",
-            "-Xclang -flto a.c",
             "-march=native -mavx2 a.c",
         ] {
             assert!(request(line).check().is_ok(), "{line}");
@@ -268,8 +258,18 @@ mod tests {
     #[test]
     fn response_files_count() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "-flto a.c").unwrap();
+        std::fs::write(file.path(), "-m32 a.c").unwrap();
         let request = request(&format!("-c @{}", file.path().display()));
         assert!(request.compiles && request.check().is_err());
+    }
+
+    #[test]
+    fn the_last_option_of_link_time_optimisation_counts() {
+        for line in ["-flto a.c", "-flto=thin -c a.c", "-fno-lto -flto=full a.c"] {
+            assert!(request(line).is_optimised_by_linker, "{line}");
+        }
+        for line in ["a.c", "-flto -fno-lto a.c", "-Xclang -flto a.c"] {
+            assert!(!request(line).is_optimised_by_linker, "{line}");
+        }
     }
 }

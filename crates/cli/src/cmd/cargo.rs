@@ -39,7 +39,7 @@ build.rustc-wrapper is not called; one in RUSTC_WRAPPER is refused. What is buil
 lies beside what is not, and is compiled again when the pass or its options change.
 `heddle cc --help` lists the pass's options.
 
-Not supported: link-time optimisation (lto in the profile), other targets than x86_64 Linux. The
+Not supported: linker-plugin-lto (rustc's own lto is), other targets than x86_64 Linux. The
 exit code is cargo's, or 2 if cargo was not started; then one sentence says why."
 )]
 pub struct Args {

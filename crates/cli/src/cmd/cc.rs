@@ -46,7 +46,7 @@ Options of the pass, anywhere among the arguments:
   --heddle-period=N                      units of cost between probes, 50 to 1000000
 For a whole build: HEDDLE_PROBES=placement=bounded,check=clock,period=N,report=/PATH
 
-Not supported: -flto, -fsanitize, -m32, other targets than x86_64 Linux. The exit code is
+Not supported: -fsanitize, -m32, other targets than x86_64 Linux. The exit code is
 clang's, or 2 if clang was not started; then one sentence says why."
 )]
 pub struct Args {
