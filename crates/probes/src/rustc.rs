@@ -113,9 +113,8 @@ impl Invocation {
     fn note(&mut self, setting: &str) {
         let (key, value) = setting.split_once('=').unwrap_or((setting, "yes"));
         let is_off = ["off", "no", "n", "false"].contains(&value);
-        match key {
-            "linker-plugin-lto" => self.is_optimised_by_linker = !is_off,
-            _ => {}
+        if key == "linker-plugin-lto" {
+            self.is_optimised_by_linker = !is_off;
         }
     }
 
