@@ -14,6 +14,13 @@ pub const PLUGIN_VARIABLE: &str = "HEDDLE_PROBES_PLUGIN";
 /// The variable by which `heddle cargo` names what distinguishes this build from others.
 pub const BUILD_VARIABLE: &str = "HEDDLE_PROBES_BUILD";
 
+/// The C library's settings.
+const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
+/// Makes it keep 16 KiB for thread-local variables of libraries that are loaded later; by default there are 512 bytes.
+/// rustc loads procedural macros, and a macro with a library that the program uses, too, has probes in it, whose budget
+/// is such a variable: with that, all thread-local variables of the macro are, std's included.
+const STATIC_TLS: &str = "glibc.rtld.optional_static_tls=16384";
+
 /// What cargo wants of rustc.
 #[derive(Debug)]
 pub enum Wrapped {
@@ -53,7 +60,18 @@ pub fn command(arguments: Vec<OsString>) -> Result<Wrapped, Error> {
         option.push(plugin);
         command.arg(option).env("RUSTC_BOOTSTRAP", "1");
     }
+    command.env(TUNABLES_VARIABLE, with_static_tls(variable(TUNABLES_VARIABLE)));
     Ok(Wrapped::Become(command))
+}
+
+/// Adds [`STATIC_TLS`] to the settings, unless they have another value.
+fn with_static_tls(settings: Option<OsString>) -> OsString {
+    let Some(mut settings) = settings else { return STATIC_TLS.into() };
+    if !settings.to_string_lossy().contains("glibc.rtld.optional_static_tls=") {
+        settings.push(":");
+        settings.push(STATIC_TLS);
+    }
+    settings
 }
 
 /// Refuses a target that the pass does not support.
@@ -161,6 +179,15 @@ mod tests {
         ] {
             assert!(invocation(line).runs_in_the_program(), "{line}");
         }
+    }
+
+    #[test]
+    fn the_room_for_thread_local_variables_is_added_to_other_settings() {
+        let with = |settings: &str| with_static_tls(Some(settings.into()));
+        assert_eq!(with_static_tls(None), STATIC_TLS);
+        assert_eq!(with("a.b=1").into_string().unwrap(), format!("a.b=1:{STATIC_TLS}"));
+        let own = "glibc.rtld.optional_static_tls=99";
+        assert_eq!(with(own), own);
     }
 
     #[test]
