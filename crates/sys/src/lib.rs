@@ -6,6 +6,7 @@
 //!   why it cannot be.
 //! - **I2** Nothing here allocates after set-up, and nothing keeps state in thread-local variables.
 
+pub mod child;
 pub mod clock;
 pub mod epoll;
 pub mod fork;

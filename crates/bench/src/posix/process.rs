@@ -21,6 +21,8 @@ pub(crate) struct Output {
     pub(crate) printed: String,
     /// On standard error.
     pub(crate) said: String,
+    /// Its CPU time, user's and system's, with that of its threads and children.
+    pub(crate) cpu: Duration,
     /// CPU time of all other processes meanwhile, as a share of one CPU.
     pub(crate) others: f64,
 }
@@ -74,7 +76,7 @@ pub(crate) fn run(
     let mut program = Running(start(command, cpus)?);
     let bystanders = Bystanders::watch(&[std::process::id(), program.0.id()]);
     let begin = Instant::now();
-    let status = wait(&mut program.0, patience.unwrap_or(PATIENCE), stop)?;
+    let (status, cpu) = wait(&mut program.0, patience.unwrap_or(PATIENCE), stop)?;
     let others = bystanders.used().as_secs_f64() / begin.elapsed().as_secs_f64().max(1e-9);
     let (mut printed, mut said) = (String::new(), String::new());
     program.0.stdout.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut printed))?;
@@ -83,7 +85,7 @@ pub(crate) fn run(
         let line = said.lines().next().unwrap_or("no message");
         return Err(io::Error::other(format!("failed ({status}): {line}")));
     }
-    Ok(Output { printed, said, others })
+    Ok(Output { printed, said, cpu, others })
 }
 
 /// A process inherits the affinity of the thread that starts it.
@@ -97,14 +99,18 @@ fn start(mut command: Command, cpus: &[u32]) -> io::Result<Child> {
         .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
 }
 
-fn wait(child: &mut Child, patience: Duration, stop: &AtomicBool) -> io::Result<ExitStatus> {
+fn wait(
+    child: &mut Child,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> io::Result<(ExitStatus, Duration)> {
     let begin = Instant::now();
     while begin.elapsed() < patience {
         if stop.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        match child.try_wait()? {
-            Some(status) => return Ok(status),
+        match heddle_sys::child::time_if_ended(child.id())? {
+            Some(cpu) => return Ok((child.wait()?, cpu)),
             None => thread::sleep(POLL_INTERVAL),
         }
     }
@@ -127,6 +133,15 @@ mod tests {
         let measured = shell("echo \"{\\\"cpus\\\": $(nproc), \\\"x\\\": 2.5}\"", false, None);
         let values = measured.unwrap().values;
         assert_eq!((values["cpus"], values["x"]), (1.0, 2.5));
+    }
+
+    #[test]
+    fn the_cpu_time_is_known() {
+        let cpus = heddle_sys::thread::affinity().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done"]);
+        let output = run(command, &cpus[..1], None, &AtomicBool::new(false)).unwrap();
+        assert!(output.cpu > Duration::ZERO);
     }
 
     /// Invariant I4.

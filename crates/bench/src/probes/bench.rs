@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::options::ProbesOptions;
 use super::part::Part;
+use super::programs::Programs;
 use super::sources::KERNELS;
-use super::{gaps, kernels, preempt, report};
+use super::{gaps, kernels, preempt, programs, report};
 use crate::suite::{Outcome, PartResult, Suite};
 use heddle_metrics::{Progress, Report, Results};
 
@@ -23,6 +24,7 @@ impl Suite for ProbesOptions {
         let compilers = self.compilers.len() as u64;
         let of = |&part: &Part| match part {
             Part::Kernels => compilers * KERNELS.len() as u64,
+            Part::Programs => programs::cases(self),
             Part::Gaps => compilers * gaps::CASES,
             Part::Preempt => preempt::cases(),
         };
@@ -30,13 +32,18 @@ impl Suite for ProbesOptions {
     }
 
     fn obstacle(&self, part: Part) -> Option<String> {
-        self.without_compiler().or_else(|| match part {
-            Part::Kernels | Part::Gaps => None,
-            Part::Preempt => preempt::obstacle(self),
-        })
+        match part {
+            Part::Kernels | Part::Gaps => self.without_compiler(),
+            Part::Programs => programs::obstacle(self),
+            Part::Preempt => self.without_compiler().or_else(|| preempt::obstacle(self)),
+        }
     }
 
     fn lacks(&self, part: Part) -> Option<String> {
+        if part == Part::Programs {
+            let left_out = self.programs.as_ref()?.left_out()?;
+            return Some(format!("without {left_out}"));
+        }
         // Preempt needs only one.
         if part == Part::Preempt || self.refused.is_empty() {
             return None;
@@ -53,6 +60,7 @@ impl Suite for ProbesOptions {
     ) -> io::Result<PartResult> {
         let mut found = match part {
             Part::Kernels => kernels::measure(self, stop, progress),
+            Part::Programs => programs::measure(self, stop, progress),
             Part::Gaps => gaps::measure(self, stop, progress),
             Part::Preempt => preempt::measure(self, stop, progress),
         }?;
@@ -64,8 +72,9 @@ impl Suite for ProbesOptions {
         let compilers: Vec<String> =
             self.compilers.iter().map(|of| format!("{} is {}", of.name, of.version)).collect();
         let mut said = vec![format!(
-            "All at -O2, on CPU {} alone; {}. Variants and mechanisms in turn within a round, another first each \
-             time; medians of {} rounds with least and greatest; slowdowns and losses are of two runs of one round.",
+            "Kernels at -O2, all on CPU {} alone; {}. Variants and mechanisms in turn within a round, another first \
+             each time; medians of {} rounds with least and greatest; slowdowns and losses are of two runs of one \
+             round.",
             self.cpu,
             compilers.join(", "),
             self.rounds
@@ -90,6 +99,14 @@ impl ProbesOptions {
                  bounded+clock is heddle cc; naive placement is Concord's, at each function's entry and back edge, \
                  and its check is a flag. No runtime: a budget that runs out is granted anew.",
                 self.runs
+            ),
+            Part::Programs => format!(
+                "programs: the least CPU time of {} runs, user's and system's, of all threads; alone, without a \
+                 runtime. The mean of a variant is that of the programs that are built in it. {}.",
+                self.program_runs,
+                self.programs
+                    .as_ref()
+                    .map_or_else(|| "No folder is given".into(), Programs::summary),
             ),
             Part::Gaps => format!(
                 "gaps: {} runs of each kernel with bounded+clock; a recorder grants budgets as the runtime does; \

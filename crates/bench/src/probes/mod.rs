@@ -3,21 +3,23 @@
 //!
 //! ```text
 //!   compiler/kernels/*.c --clang, heddle cc--> variants --interleaved rounds--> slowdowns, targets
+//!        scripts/build-programs --FOLDER--> variants --interleaved rounds--> slowdowns, targets
 //!             the same + sources/recorder.c --> time between two looks at the clock
 //!           sources/turns.c --heddle run, none | signal | probe--> throughput lost, lateness
 //! ```
 //!
 //! # Invariants
 //!
-//! - **I1** All variants of a kernel are the same source, compiler and options; only the pass's options differ, and
-//!   the harness has no probes.
+//! - **I1** All variants of a kernel or a program are the same source, compiler and options; only the pass's options
+//!   differ, and the harness of kernels has no probes.
 //! - **I2** Variants and mechanisms of a round take turns, and each round starts with another; a slowdown or a loss
 //!   compares two runs of one round.
-//! - **I3** A kernel whose checksum differs from the one without probes has no valid time.
+//! - **I3** A kernel or a program whose checksum differs from the one without probes has no valid time.
 //! - **I4** What gaps and turns leave out, because the machine had the CPU, is counted; if it could hide what a
 //!   percentile says, the run is invalid.
 //! - **I5** A program without probes runs beside the one with probes, and must be late: the measure can fail.
-//! - **I6** The sources are part of this program and are compiled in a temporary folder that does not outlive it.
+//! - **I6** The sources of kernels and turns are part of this program and are compiled in a temporary folder that does
+//!   not outlive it.
 
 #![forbid(unsafe_code)]
 
@@ -33,12 +35,14 @@ mod preempt;
 mod programs;
 mod report;
 mod setting;
+mod slowdown;
 mod sources;
 mod variant;
 
 pub use compiler::Compiler;
 pub use options::ProbesOptions;
 pub use part::Part;
+pub use programs::Programs;
 
 use crate::posix::process::{self, Output};
 use std::io;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::builds::Builds;
 use super::compiler::{Compiler, PACKAGES};
 use super::part::Part;
+use super::programs::Programs;
 use crate::suite::Part as _;
 use heddle_core::Ns;
 
@@ -21,6 +22,10 @@ pub struct ProbesOptions {
     pub rounds: u32,
     /// Runs of a kernel in a process; the least time counts.
     pub runs: u32,
+    /// Programs that are built with probes and without.
+    pub programs: Option<Programs>,
+    /// Runs of a program; the least time counts.
+    pub program_runs: u32,
     /// Runs of a kernel in a process that records its looks at the clock.
     pub recorded_runs: u32,
     /// Attempts per figure before an invalid run is accepted as such.
@@ -46,6 +51,8 @@ impl ProbesOptions {
             refused: Vec::new(),
             rounds: if quick { 1 } else { 9 },
             runs: if quick { 1 } else { 5 },
+            programs: None,
+            program_runs: if quick { 1 } else { 3 },
             recorded_runs: if quick { 1 } else { 40 },
             tries: if quick { 1 } else { 3 },
             duration: Ns::from_ms(if quick { 50 } else { 500 }),

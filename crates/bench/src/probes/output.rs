@@ -4,10 +4,10 @@ use heddle_core::Ns;
 use heddle_metrics::Histogram;
 use serde::Deserialize;
 
-/// What a kernel took and what it computed.
+/// What a kernel or a program took and what it computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct KernelRun {
-    /// The least CPU time among the process's runs: noise only adds time.
+pub(super) struct Timing {
+    /// The least CPU time among the runs: noise only adds time.
     pub(super) least: Ns,
     pub(super) checksum: String,
 }
@@ -16,15 +16,23 @@ pub(super) struct KernelRun {
 ///
 /// # Errors
 /// What it is instead.
-pub(super) fn kernel_runs(printed: &str) -> Result<KernelRun, String> {
+pub(super) fn kernel_runs(printed: &str) -> Result<Timing, String> {
     let wrong = || format!("printed no times and checksums but `{}`", printed.trim());
     let run = |line: &str| {
         let (ns, checksum) = line.split_once(' ')?;
-        Some(KernelRun { least: Ns(ns.parse().ok()?), checksum: checksum.to_owned() })
+        Some(Timing { least: Ns(ns.parse().ok()?), checksum: checksum.to_owned() })
     };
-    let runs: Option<Vec<KernelRun>> = printed.lines().map(run).collect();
+    let runs: Option<Vec<Timing>> = printed.lines().map(run).collect();
     let runs = runs.ok_or_else(wrong)?;
-    let least = runs.iter().min_by_key(|run| run.least).ok_or_else(wrong)?.clone();
+    if runs.is_empty() { Err(wrong()) } else { least(runs) }
+}
+
+/// Returns the least of several runs of the same.
+///
+/// # Errors
+/// There is none, or they have not computed the same.
+pub(super) fn least(runs: Vec<Timing>) -> Result<Timing, String> {
+    let least = runs.iter().min_by_key(|run| run.least).ok_or("did not run")?.clone();
     match runs.iter().find(|run| run.checksum != least.checksum) {
         Some(other) => {
             Err(format!("printed two checksums, {} and {}", least.checksum, other.checksum))

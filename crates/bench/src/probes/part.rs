@@ -5,6 +5,8 @@ crate::suite::parts! {
     pub enum Part {
         /// The slowdown of kernels that nothing preempts.
         Kernels = "kernels",
+        /// The slowdown of real programs that nothing preempts.
+        Programs = "programs",
         /// The time between two looks at the clock.
         Gaps = "gaps",
         /// Two threads on one CPU: what a preemption costs, and how late it comes.

@@ -5,7 +5,7 @@ use super::part::Part;
 use super::setting::WATCHED;
 use super::sources::CLOCK;
 use super::variant::Variant;
-use super::{gaps, kernels, preempt};
+use super::{gaps, kernels, preempt, programs, slowdown};
 use crate::suite::Outcome;
 use heddle_metrics::{BarChart, Cell, Mark, Report, Results, Row, Table, human};
 
@@ -62,6 +62,7 @@ fn notes(rows: &[&Row]) -> Vec<String> {
 pub(super) fn tables(part: Part, compilers: &[Compiler], rows: &[Row]) -> Vec<Table> {
     match part {
         Part::Kernels => of_kernels(compilers, rows),
+        Part::Programs => of_programs(rows),
         Part::Gaps => of_gaps(compilers, rows),
         Part::Preempt => of_preempt(rows),
     }
@@ -73,7 +74,7 @@ fn of_kernels(compilers: &[Compiler], rows: &[Row]) -> Vec<Table> {
         let prefix = format!("{}/", compiler.name);
         let of = |row: &&Row| row.system.starts_with(&prefix);
         let slowdowns: Vec<&Row> =
-            rows.iter().filter(|row| row.metric == kernels::SLOWDOWN).filter(of).collect();
+            rows.iter().filter(|row| row.metric == slowdown::SLOWDOWN).filter(of).collect();
         let title = format!("Slowdown without preemption, {} {}", compiler.name, compiler.version);
         let mut table = grid(
             &title,
@@ -91,6 +92,23 @@ fn of_kernels(compilers: &[Compiler], rows: &[Row]) -> Vec<Table> {
         table
     };
     compilers.iter().map(table).filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// Slowdowns and the growth of the code: programs by variants. A variant that no program has is no column.
+fn of_programs(rows: &[Row]) -> Vec<Table> {
+    let table = |metric: &str, title: &str| {
+        let of = rows.iter().filter(|row| row.metric == metric && programs::is_of(row));
+        let of: Vec<&Row> = of.collect();
+        let has = |variant: &&Variant| of.iter().any(|row| row.system == variant.name());
+        let columns: Vec<&str> =
+            Variant::PROBED.iter().filter(has).map(|variant| variant.name()).collect();
+        grid(title, "program", &columns, &of, |row| &row.case, |row| &row.system)
+    };
+    let tables = [
+        table(slowdown::SLOWDOWN, "Slowdown of programs without preemption"),
+        table(programs::GROWTH, "Growth of their machine code"),
+    ];
+    tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
 /// A table for each compiler: kernels by percentiles.
@@ -147,21 +165,31 @@ pub(super) fn report(
 }
 
 fn figures(results: &Results, report: Report) -> Report {
-    let slowdowns = results.with_metrics(&[kernels::SLOWDOWN]);
-    let mut slowdown =
-        BarChart::of(&slowdowns, kernels::SLOWDOWN, "Slowdown of kernels without preemption");
-    for panel in &mut slowdown.panels {
-        panel.target = Some(kernels::MOST_SLOWDOWN);
-    }
     let late = results.with_metrics(&[preempt::LATE_P99]);
     let lost = results.with_metrics(&[preempt::LOST]);
     let charts = [
-        slowdown,
+        slowdown_chart(results, "kernels", |row| !programs::is_of(row)),
+        slowdown_chart(results, "programs", programs::is_of),
         gap_chart(results),
         BarChart::of(&lost, preempt::LOST, "Throughput lost by preemption"),
         BarChart::of(&late, preempt::LATE_P99, "p99 of the lateness of turns"),
     ];
     charts.into_iter().filter(|chart| !chart.panels.is_empty()).fold(report, Report::bars)
+}
+
+/// The bars of kernels or of programs.
+fn slowdown_chart(results: &Results, of: &str, is_of: fn(&Row) -> bool) -> BarChart {
+    let slowdowns = results.with_metrics(&[slowdown::SLOWDOWN]);
+    let rows = slowdowns.rows.iter().filter(|row| is_of(row)).cloned().collect();
+    let mut chart = BarChart::of(
+        &Results { rows, ..slowdowns },
+        slowdown::SLOWDOWN,
+        &format!("Slowdown of {of} without preemption"),
+    );
+    for panel in &mut chart.panels {
+        panel.target = Some(slowdown::MOST_SLOWDOWN);
+    }
+    chart
 }
 
 /// A panel for each compiler, with a bar for each kernel.

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 /// Without probes, or with them by one placement and check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub(super) enum Variant {
     /// By clang alone.
     None,
@@ -53,6 +56,16 @@ impl Variant {
             Variant::NaiveFlag => Some([NAIVE, FLAG]),
             Variant::NaiveClock => Some([NAIVE, CLOCK]),
         }
+    }
+}
+
+impl TryFrom<String> for Variant {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Variant, String> {
+        Variant::ALL.into_iter().find(|variant| variant.name() == name).ok_or_else(|| {
+            format!("no variant `{name}`; there are {}", Variant::ALL.map(Variant::name).join(", "))
+        })
     }
 }
 

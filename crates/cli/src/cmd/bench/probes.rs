@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use heddle_bench::probes::{Compiler, Part, ProbesOptions};
+use heddle_bench::probes::{Compiler, Part, ProbesOptions, Programs};
 use heddle_probes::check;
 use heddle_sys::thread::affinity;
 
@@ -20,11 +20,13 @@ Example:
   heddle bench probes --report probes.html
   heddle bench probes --only kernels --clang clang-22 --rounds 15 --json > kernels.json
   heddle bench probes --only preempt --seconds 1
+  heddle bench probes --only programs --programs FOLDER
 
 Parts, in the order of their tables: kernels (ten kernels without preemption: no probes, bounded placement as heddle cc
-does, naive placement as Concord does, each with the clock's budget and with a flag), gaps (the time between two looks
-at the clock in the same kernels), preempt (two threads that compute on one CPU under heddle run: throughput lost and
-lateness, by signals and by probes, with quanta from 2 us; a program without probes is the control).
+does, naive placement as Concord does, each with the clock's budget and with a flag), programs (the same of real
+programs, which scripts/build-programs FOLDER has built; with --programs FOLDER), gaps (the time between two looks at
+the clock in the kernels), preempt (two threads that compute on one CPU under heddle run: throughput lost and lateness,
+by signals and by probes, with quanta from 2 us; a program without probes is the control).
 The kernels are part of this program, and are compiled by each clang with which heddle cc works (heddle cc --check
 lists them); preempt uses the first. Packages, by Debian's names: clang llvm-dev g++.
 heddle run needs libheddle_pthread.so beside this program, or HEDDLE_PTHREAD_LIBRARY.
@@ -36,6 +38,9 @@ pub struct Args {
     /// Use only these compilers, as they are named in results: clang-22 (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     clang: Vec<String>,
+    /// Programs for the part programs, which scripts/build-programs FOLDER builds.
+    #[arg(long, value_name = "FOLDER")]
+    programs: Option<PathBuf>,
     #[command(flatten)]
     extent: Extent,
 }
@@ -56,6 +61,8 @@ fn options(args: &Args) -> anyhow::Result<ProbesOptions> {
     let is_choice = !args.clang.is_empty() && !options.compilers.is_empty();
     options.refused = if is_choice { Vec::new() } else { refused };
     choose(&mut options.parts, &args.only);
+    let programs = args.programs.as_deref().map(Programs::read);
+    options.programs = programs.transpose().map_err(|why| Usage(format!("--programs: {why}")))?;
     options.rounds = args.extent.rounds.unwrap_or(options.rounds);
     options.duration = args.extent.duration().unwrap_or(options.duration);
     Ok(options)
