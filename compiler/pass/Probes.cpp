@@ -1174,8 +1174,9 @@ bool inlineOneLevel(Function &F, FunctionAnalysisManager &FAM) {
     const auto *Call = dyn_cast<CallBase>(&I);
     bool IsOwn = Call && Call->getCalledFunction() == &F;
     Calls += IsOwn;
+    // A call that must be a tail call would no longer be one.
     if (++Size > MostInlinedInstructions || Calls > MostInlinedCalls || isa<AllocaInst>(I) ||
-        (IsOwn && (Call->isMustTailCall() || isa<InvokeInst>(Call) || Call->isNoInline())))
+        (Call && Call->isMustTailCall()) || (IsOwn && (isa<InvokeInst>(Call) || Call->isNoInline())))
       return false;
   }
   if (Calls == 0)
