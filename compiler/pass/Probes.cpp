@@ -342,6 +342,7 @@ public:
   bool run() {
     if (!Set.Report.empty())
       noteElsewhere();
+    raiseAllocas();
     if (Set.Place == Placement::Naive)
       placeNaively();
     else
@@ -407,6 +408,34 @@ private:
     uint64_t Extra = 0;
   };
   SmallVector<Split, 8> Splits;
+
+  /// Moves the variables in memory to the top of the entry block: behind a probe, which ends that block, each would move
+  /// the stack pointer when the function runs.
+  void raiseAllocas() {
+    BasicBlock &Entry = F.getEntryBlock();
+    BasicBlock::iterator Top = Entry.begin();
+    while (isa<AllocaInst>(*Top))
+      ++Top;
+    for (auto It = Top, End = Entry.end(); It != End;) {
+      Instruction &I = *It++;
+      if (auto *Variable = dyn_cast<AllocaInst>(&I); Variable && Variable->isStaticAlloca()) {
+#if LLVM_VERSION_MAJOR >= 20
+        Variable->moveBefore(Top);
+#else
+        Variable->moveBefore(&*Top);
+#endif
+        Changed = true;
+      }
+    }
+  }
+
+  /// The place of a probe at the function's entry.
+  Instruction *entryPlace() {
+    BasicBlock::iterator At = F.getEntryBlock().getFirstInsertionPt();
+    while (isa<AllocaInst>(*At))
+      ++At;
+    return &*At;
+  }
 
   void noteElsewhere() {
     for (const Instruction &I : instructions(F)) {
@@ -536,7 +565,7 @@ private:
       if (From.insert(Edge.first).second)
         Sites.push_back({const_cast<BasicBlock *>(Edge.first)->getTerminator(), 20});
     Done.Loops = Done.Latch = Sites.size();
-    Sites.push_back({&*F.getEntryBlock().getFirstInsertionPt(), 20});
+    Sites.push_back({entryPlace(), 20});
     Done.Calls = 1;
     insertSites();
   }
@@ -760,8 +789,8 @@ private:
         break;
       }
     if (AtEntry)
-      Before = &*At->getFirstInsertionPt();
-    // Nothing may come between a musttail call and its return, but before it is fine. Static allocas stay first.
+      Before = entryPlace();
+    // Nothing may come between a musttail call and its return, but before it is fine.
     Sites.push_back({Before, std::min(Call.Average, Set.Period)});
     ++Done.Calls;
     return At == &F.getEntryBlock();

@@ -218,6 +218,29 @@ fn a_cache_that_cannot_be_written_is_reported() {
     );
 }
 
+/// A variable of a fixed size that is not in a function's first block moves the stack pointer when the function runs.
+#[test]
+fn variables_in_memory_stay_in_the_first_block() {
+    let folder = sources();
+    fs::write(
+        folder.path().join("depth.c"),
+        "int use(int *);\n\
+        int depth(int n) { int all[9] = {n}, sum = use(all); return n ? depth(n - 1) + depth(sum) + *all : 0; }\n",
+    )
+    .unwrap();
+    for clang in compilers("clang") {
+        for placement in ["bounded", "naive"] {
+            let placement = format!("--heddle-placement={placement}");
+            let arguments = ["cc", "-O2", "-S", "-emit-llvm", &placement, "depth.c", "-o", "a.ll"];
+            succeed(heddle(folder.path(), &arguments).env("HEDDLE_CLANG", &clang));
+            let code = fs::read_to_string(folder.path().join("a.ll")).unwrap();
+            let function = code.split("@depth(").nth(1).expect("the function");
+            let first_block = &function[..function.find("\n  br ").expect("a probe")];
+            assert!(first_block.contains(" = alloca "), "{} {placement}: {code}", clang.display());
+        }
+    }
+}
+
 #[test]
 fn the_report_names_each_function() {
     let folder = sources();
