@@ -95,6 +95,9 @@ constexpr uint64_t UnknownCall = 40;
 /// Trips of a loop of which nothing is known.
 constexpr uint64_t UnknownTrips = 16;
 
+/// An inner loop whose count differs at each entry charges for it only if it takes this part of a period: most are short.
+constexpr uint64_t ShortShare = 32;
+
 /// Short loops without a count are unrolled this often, so that a probe serves several iterations.
 constexpr unsigned UnrollCount = 4;
 constexpr unsigned MostUnrolledInstructions = 24;
@@ -406,6 +409,8 @@ private:
     /// Inside another loop, what is left of the count is charged where the loop is entered, and this with it.
     bool ChargesEntry = false;
     uint64_t Extra = 0;
+    /// It does so only for counts above this, where each entry has another; else 0. Those below are guessed.
+    uint64_t Short = 0;
   };
   SmallVector<Split, 8> Splits;
 
@@ -659,9 +664,14 @@ private:
         S->Cost = std::min<uint64_t>(Iterations * It.Average, 1u << 30);
         S->Iteration = It.Average;
         S->ChargesEntry = L.getParentLoop();
-        Splits.push_back(*S);
         uint64_t Expected = std::min(expectedTrips(L), Iterations / 2);
-        Seen[&L] = {S->ChargesEntry ? 0 : std::max<uint64_t>(Expected, 1) * It.Average, !S->ChargesEntry};
+        if (S->ChargesEntry && !isSameAtEachEntry(*S)) {
+          S->Short = std::max<uint64_t>(Set.Period / ShortShare / It.Average, 1);
+          Expected = std::min(Expected, S->Short);
+        }
+        Splits.push_back(*S);
+        bool IsCharged = S->ChargesEntry && !S->Short;
+        Seen[&L] = {IsCharged ? 0 : std::max<uint64_t>(Expected, 1) * It.Average, !S->ChargesEntry};
         ++Done.Split;
         return;
       }
@@ -725,7 +735,7 @@ private:
   Split *entryInEachIteration(const Loop &L) {
     const BasicBlock *Latch = L.getLoopLatch();
     for (Split &S : Splits)
-      if (Latch && S.ChargesEntry && S.L->getParentLoop() == &L && DT.dominates(S.L->getLoopPreheader(), Latch))
+      if (Latch && S.ChargesEntry && !S.Short && S.L->getParentLoop() == &L && DT.dominates(S.L->getLoopPreheader(), Latch))
         return &S;
     return nullptr;
   }
@@ -911,19 +921,27 @@ private:
     return B.Insert(Copy);
   }
 
+  /// Returns whether the bound is more than `Distance` from the moving value `X`, if it is ahead, and how far it is.
+  std::pair<Value *, Value *> emitFar(IRBuilder<> &B, const Split &S, Value *X, Value *Bound, uint64_t Distance) {
+    Type *Ty = X->getType();
+    bool Pointer = Ty->isPointerTy();
+    Type *Int = Pointer ? B.getInt64Ty() : Ty;
+    Value *XInt = Pointer ? B.CreatePtrToInt(X, Int) : X;
+    Value *BoundInt = Pointer ? B.CreatePtrToInt(Bound, Int) : Bound;
+    Value *Left = S.Step > 0 ? B.CreateSub(BoundInt, XInt) : B.CreateSub(XInt, BoundInt);
+    // Unsigned, and so right also where the two have different signs.
+    return {B.CreateICmpUGT(Left, ConstantInt::get(Int, Distance)), Left};
+  }
+
   /// Returns the nearer bound for the moving value `X`: `Bound` itself, or a value `Distance` from `X` if that comes
   /// before it. If `Holds`, `X` is known to be on the near side of the bound. `Charge` is set to the cost of the way to
   /// the nearer bound, if asked for.
   Value *emitNearer(IRBuilder<> &B, const Split &S, Value *X, Value *Bound, bool Holds, Value **Charge = nullptr) {
     Type *Ty = X->getType();
     bool Pointer = Ty->isPointerTy();
-    Type *Int = Pointer ? B.getInt64Ty() : Ty;
-    Value *XInt = Pointer ? B.CreatePtrToInt(X, Int) : X;
-    Value *BoundInt = Pointer ? B.CreatePtrToInt(Bound, Int) : Bound;
+    auto [Far, Left] = emitFar(B, S, X, Bound, S.Distance);
+    Type *Int = Left->getType();
     Value *Distance = ConstantInt::get(Int, S.Distance);
-    Value *Left = S.Step > 0 ? B.CreateSub(BoundInt, XInt) : B.CreateSub(XInt, BoundInt);
-    // Unsigned, and so right also where the two have different signs.
-    Value *Far = B.CreateICmpUGT(Left, Distance);
     Value *Way = Charge ? B.CreateSelect(Far, Distance, Left) : nullptr;
     if (!Holds && S.Stay != CmpInst::ICMP_NE) {
       // Not a logical `and`: it may be poison only where the bound is, on which the loop branches anyway.
@@ -965,6 +983,35 @@ private:
     return B.CreateCall(Ty, InlineAsm::get(Ty, "", "=r,0", /*hasSideEffects=*/false), {X});
   }
 
+  /// Whether the bound of an inner loop, and where it begins, are the same each time that it is entered.
+  bool isSameAtEachEntry(const Split &S) {
+    const Loop *Outer = S.L->getParentLoop();
+    Value *X = S.Compare->getOperand(S.Moving), *Bound = S.Compare->getOperand(1 - S.Moving);
+    return Outer->getLoopPreheader() && Outer->isLoopInvariant(Bound) && Outer->isLoopInvariant(firstValue(*S.L, X));
+  }
+
+  /// Before a loop that may be short: computes the nearer bound, and charges for the way to it, only if it is long.
+  Value *emitIfLong(Split &S) {
+    BasicBlock *Before = S.L->getLoopPreheader();
+    Value *X = S.Compare->getOperand(S.Moving), *Bound = S.Compare->getOperand(1 - S.Moving);
+    IRBuilder<> B(Before->getTerminator());
+    Value *First = emitFirst(B, *S.L, X);
+    uint64_t Step = S.Step > 0 ? S.Step : -S.Step;
+    Value *IsLong = emitFar(B, S, First, Bound, S.Short * Step).first;
+    MDNode *Unlikely = MDBuilder(F.getContext()).createBranchWeights(1, 8);
+    Instruction *Then = splitAndInsertIfThen(IsLong, Before->getTerminator(), Unlikely);
+    B.SetInsertPoint(Then);
+    Value *Charge = nullptr;
+    Value *Nearer = emitNearer(B, S, First, Bound, false, &Charge);
+    Sites.push_back({Then, S.Iteration, false, Charge});
+    BasicBlock *After = S.L->getLoopPreheader();
+    B.SetInsertPoint(After, After->begin());
+    PHINode *Initial = B.CreatePHI(X->getType(), 2, "heddle.initial");
+    Initial->addIncoming(Bound, Before);
+    Initial->addIncoming(Nearer, Then->getParent());
+    return Initial;
+  }
+
   void split(Split &S) {
     Loop &L = *S.L;
     BasicBlock *Header = L.getHeader(), *Latch = L.getLoopLatch(), *Before = L.getLoopPreheader();
@@ -982,10 +1029,15 @@ private:
       Outside = Outer->getLoopPreheader();
     }
     IRBuilder<> B(Outside->getTerminator());
-    Value *Charge = nullptr;
-    Value *Initial = emitNearer(B, S, emitFirst(B, L, X), Bound, false, S.ChargesEntry ? &Charge : nullptr);
-    if (Charge)
-      Sites.push_back({Before->getTerminator(), S.Iteration + S.Extra, false, Charge});
+    Value *Initial, *Charge = nullptr;
+    if (S.Short) {
+      Initial = emitIfLong(S);
+      Before = L.getLoopPreheader();
+    } else {
+      Initial = emitNearer(B, S, emitFirst(B, L, X), Bound, false, S.ChargesEntry ? &Charge : nullptr);
+      if (Charge)
+        Sites.push_back({Before->getTerminator(), S.Iteration + S.Extra, false, Charge});
+    }
     B.SetInsertPoint(Header, Header->begin());
     PHINode *Near = B.CreatePHI(X->getType(), 2, "heddle.near");
     Near->addIncoming(Initial, Before);
@@ -1142,6 +1194,15 @@ private:
     return Variable;
   }
 
+  Instruction *splitAndInsertIfThen(Value *Condition, Instruction *Before, MDNode *Weights) {
+#if LLVM_VERSION_MAJOR >= 17
+    DomTreeUpdater Updater(DT, DomTreeUpdater::UpdateStrategy::Eager);
+    return SplitBlockAndInsertIfThen(Condition, Before->getIterator(), false, Weights, &Updater, &LI);
+#else
+    return SplitBlockAndInsertIfThen(Condition, Before, false, Weights, &DT, &LI);
+#endif
+  }
+
   void insert(const Site &S, AllocaInst *Register) {
     IRBuilder<> B(S.Before);
     Value *At = Register ? Register : word(B);
@@ -1157,12 +1218,7 @@ private:
       B.CreateStore(B.CreateSub(Word, Cost), At);
     }
     MDNode *Unlikely = MDBuilder(F.getContext()).createBranchWeights(1, 1u << 20);
-    DomTreeUpdater Updater(DT, DomTreeUpdater::UpdateStrategy::Eager);
-#if LLVM_VERSION_MAJOR >= 17
-    Instruction *Then = SplitBlockAndInsertIfThen(Due, S.Before->getIterator(), false, Unlikely, &Updater, &LI);
-#else
-    Instruction *Then = SplitBlockAndInsertIfThen(Due, S.Before, false, Unlikely, &DT, &LI);
-#endif
+    Instruction *Then = splitAndInsertIfThen(Due, S.Before, Unlikely);
     B.SetInsertPoint(Then);
     B.SetCurrentDebugLocation(S.Before->getDebugLoc());
     CallInst *Call = B.CreateCall(Sym.Probe->getFunctionType(), Sym.Probe);
