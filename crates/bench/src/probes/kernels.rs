@@ -4,11 +4,11 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 
 use super::compiler::Compiler;
-use super::options::{ProbesOptions, each_first};
+use super::options::ProbesOptions;
 use super::output::{Timing, kernel_runs};
 use super::part::Part;
 use super::run;
-use super::slowdown::{MEAN, MOST_SLOWDOWN, SLOWDOWN, add, mean};
+use super::slowdown::{MEAN, MOST_SLOWDOWN, SLOWDOWN, add, mean, turn};
 use super::sources::{KERNELS, Kernel};
 use super::variant::Variant;
 use crate::posix::rounds::compared;
@@ -37,13 +37,8 @@ pub(super) fn measure(
             for kernel in &KERNELS {
                 let case = format!("{}, {}", compiler.name, kernel.name);
                 progress.step(&format!("{}, round {}: {case}", Part::Kernels, round + 1));
-                let mut turn = Vec::new();
-                for &variant in each_first(&Variant::ALL, round) {
-                    match once(options, compiler, kernel, variant, stop) {
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => break 'all,
-                        timed => turn.push((variant, timed.map_err(|error| error.to_string()))),
-                    }
-                }
+                let once = |variant| once(options, compiler, kernel, variant, stop);
+                let Ok(turn) = turn(&Variant::ALL, round, once) else { break 'all };
                 let system = |variant| system(compiler, variant);
                 ratios.extend(add(&mut collect, system, kernel.name, &turn));
             }

@@ -1,5 +1,8 @@
 //! Times of variants, and their slowdowns: each variant beside the one without probes.
 
+use std::io;
+
+use super::options::each_first;
 use super::output::Timing;
 use super::variant::Variant;
 use crate::posix::rounds::compared;
@@ -17,6 +20,22 @@ pub(super) const MOST_SLOWDOWN: f64 = 3.0;
 
 /// What was measured of a variant in one round, or why nothing was.
 pub(super) type Timed = Result<Timing, String>;
+
+/// Runs each of the variants `once`, in the order of this round.
+///
+/// # Errors
+/// Only that it was interrupted: else a failure is what was measured of that variant.
+pub(super) fn turn(
+    variants: &[Variant],
+    round: u32,
+    mut once: impl FnMut(Variant) -> io::Result<Timing>,
+) -> io::Result<Vec<(Variant, Timed)>> {
+    let timed = |&variant: &Variant| match once(variant) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+        timed => Ok((variant, timed.map_err(|error| error.to_string()))),
+    };
+    each_first(variants, round).map(timed).collect()
+}
 
 /// Adds one round of a case. Returns each variant's time over that without probes, in which a run is invalid if
 /// either is, or if the checksums differ (invariant I3). `system` names a variant in results.

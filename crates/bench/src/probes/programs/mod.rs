@@ -9,11 +9,11 @@ pub use set::Programs;
 use std::io;
 use std::sync::atomic::AtomicBool;
 
-use super::options::{ProbesOptions, each_first};
+use super::options::ProbesOptions;
 use super::output::{Timing, least};
 use super::part::Part;
 use super::run;
-use super::slowdown::{MEAN, MOST_SLOWDOWN, SLOWDOWN, add, mean};
+use super::slowdown::{MEAN, MOST_SLOWDOWN, SLOWDOWN, add, mean, turn};
 use super::variant::Variant;
 use crate::suite::{PartResult, Target};
 use heddle_core::Ns;
@@ -54,13 +54,8 @@ pub(super) fn measure(
         let mut ratios = Vec::new();
         for program in programs.all() {
             progress.step(&format!("{}, round {}: {}", Part::Programs, round + 1, program.case));
-            let mut turn = Vec::new();
-            for &variant in each_first(&program.variants, round) {
-                match once(options, programs, program, variant, stop) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => break 'all,
-                    timed => turn.push((variant, timed.map_err(|error| error.to_string()))),
-                }
-            }
+            let once = |variant| once(options, programs, program, variant, stop);
+            let Ok(turn) = turn(&program.variants, round, once) else { break 'all };
             ratios.extend(add(&mut collect, system, &program.case, &turn));
         }
         add_means(&mut collect, &ratios);

@@ -10,6 +10,7 @@ use std::process::Command;
 use serde::Deserialize;
 use tempfile::TempDir;
 
+use crate::kv::workdir::make_in;
 use crate::probes::variant::Variant;
 
 /// The description's name in the folder.
@@ -192,12 +193,9 @@ fn part<'a>(line: &'a str, kept: &str) -> Option<&'a str> {
 
 /// Returns a new folder for a run, which is removed with what is in it.
 pub(super) fn scratch() -> io::Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    let builder = builder.prefix("heddle-programs-");
-    match Path::new(MEMORY).is_dir() {
-        true => builder.tempdir_in(MEMORY),
-        false => builder.tempdir(),
-    }
+    let memory = Path::new(MEMORY);
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    make_in(&parent, "heddle-programs-")
 }
 
 #[cfg(test)]
