@@ -345,7 +345,6 @@ public:
   bool run() {
     if (!Set.Report.empty())
       noteElsewhere();
-    raiseAllocas();
     if (Set.Place == Placement::Naive)
       placeNaively();
     else
@@ -411,6 +410,14 @@ private:
     uint64_t Extra = 0;
     /// It does so only for counts above this, where each entry has another; else 0. Those below are guessed.
     uint64_t Short = 0;
+
+    Value *moving() const { return Compare->getOperand(Moving); }
+    Value *bound() const { return Compare->getOperand(1 - Moving); }
+    bool chargesEachEntry() const { return ChargesEntry && !Short; }
+    /// Whether it begins at the same value and has the same bound in all iterations of `Outer`, which can compute them.
+    bool isSameIn(const Loop &Outer) const {
+      return Outer.getLoopPreheader() && Outer.isLoopInvariant(bound()) && Outer.isLoopInvariant(firstValue(*L, moving()));
+    }
   };
   SmallVector<Split, 8> Splits;
 
@@ -429,7 +436,6 @@ private:
 #else
         Variable->moveBefore(&*Top);
 #endif
-        Changed = true;
       }
     }
   }
@@ -665,13 +671,12 @@ private:
         S->Iteration = It.Average;
         S->ChargesEntry = L.getParentLoop();
         uint64_t Expected = std::min(expectedTrips(L), Iterations / 2);
-        if (S->ChargesEntry && !isSameAtEachEntry(*S)) {
+        if (S->ChargesEntry && !S->isSameIn(*L.getParentLoop())) {
           S->Short = std::max<uint64_t>(Set.Period / ShortShare / It.Average, 1);
           Expected = std::min(Expected, S->Short);
         }
         Splits.push_back(*S);
-        bool IsCharged = S->ChargesEntry && !S->Short;
-        Seen[&L] = {IsCharged ? 0 : std::max<uint64_t>(Expected, 1) * It.Average, !S->ChargesEntry};
+        Seen[&L] = {S->chargesEachEntry() ? 0 : std::max<uint64_t>(Expected, 1) * It.Average, !S->ChargesEntry};
         ++Done.Split;
         return;
       }
@@ -735,7 +740,7 @@ private:
   Split *entryInEachIteration(const Loop &L) {
     const BasicBlock *Latch = L.getLoopLatch();
     for (Split &S : Splits)
-      if (Latch && S.ChargesEntry && !S.Short && S.L->getParentLoop() == &L && DT.dominates(S.L->getLoopPreheader(), Latch))
+      if (Latch && S.chargesEachEntry() && S.L->getParentLoop() == &L && DT.dominates(S.L->getLoopPreheader(), Latch))
         return &S;
     return nullptr;
   }
@@ -895,12 +900,12 @@ private:
 
   /// The value of `X` at its first comparison, if it is at hand: `X` is a phi of the header, or one plus a constant.
   /// Then it is that phi's initial value plus the constant.
-  Value *firstValue(Loop &L, Value *X) {
+  static Value *firstValue(const Loop &L, Value *X) {
     auto *Phi = headerPhi(L, X);
     return Phi ? Phi->getIncomingValueForBlock(L.getLoopPreheader()) : nullptr;
   }
 
-  static PHINode *headerPhi(Loop &L, Value *X) {
+  static PHINode *headerPhi(const Loop &L, Value *X) {
     if (auto *Phi = dyn_cast<PHINode>(X))
       return Phi->getParent() == L.getHeader() ? Phi : nullptr;
     if (auto *Add = dyn_cast<BinaryOperator>(X); Add && Add->getOpcode() == Instruction::Add)
@@ -983,17 +988,10 @@ private:
     return B.CreateCall(Ty, InlineAsm::get(Ty, "", "=r,0", /*hasSideEffects=*/false), {X});
   }
 
-  /// Whether the bound of an inner loop, and where it begins, are the same each time that it is entered.
-  bool isSameAtEachEntry(const Split &S) {
-    const Loop *Outer = S.L->getParentLoop();
-    Value *X = S.Compare->getOperand(S.Moving), *Bound = S.Compare->getOperand(1 - S.Moving);
-    return Outer->getLoopPreheader() && Outer->isLoopInvariant(Bound) && Outer->isLoopInvariant(firstValue(*S.L, X));
-  }
-
   /// Before a loop that may be short: computes the nearer bound, and charges for the way to it, only if it is long.
   Value *emitIfLong(Split &S) {
     BasicBlock *Before = S.L->getLoopPreheader();
-    Value *X = S.Compare->getOperand(S.Moving), *Bound = S.Compare->getOperand(1 - S.Moving);
+    Value *X = S.moving(), *Bound = S.bound();
     IRBuilder<> B(Before->getTerminator());
     Value *First = emitFirst(B, *S.L, X);
     uint64_t Step = S.Step > 0 ? S.Step : -S.Step;
@@ -1018,16 +1016,13 @@ private:
     BasicBlock *Test = S.Exit->getParent();
     unsigned Inside = L.contains(S.Exit->getSuccessor(0)) ? 0 : 1;
     BasicBlock *In = S.Exit->getSuccessor(Inside), *Out = S.Exit->getSuccessor(1 - Inside);
-    Value *X = S.Compare->getOperand(S.Moving), *Bound = S.Compare->getOperand(1 - S.Moving);
+    Value *X = S.moving(), *Bound = S.bound();
     LLVMContext &C = F.getContext();
 
     // The first nearer bound is computed as far out as it does not change.
     BasicBlock *Outside = Before;
-    for (Loop *Outer = L.getParentLoop(); Outer && Outer->getLoopPreheader(); Outer = Outer->getParentLoop()) {
-      if (!Outer->isLoopInvariant(Bound) || !Outer->isLoopInvariant(firstValue(L, X)))
-        break;
+    for (Loop *Outer = L.getParentLoop(); Outer && S.isSameIn(*Outer); Outer = Outer->getParentLoop())
       Outside = Outer->getLoopPreheader();
-    }
     IRBuilder<> B(Outside->getTerminator());
     Value *Initial, *Charge = nullptr;
     if (S.Short) {
@@ -1143,6 +1138,7 @@ private:
     if (Sites.empty())
       return;
     Sym.define(*F.getParent());
+    raiseAllocas();
     Changed = true;
     // Homes are found before any block is split.
     SmallVector<Loop *, 16> Homes;
@@ -1291,7 +1287,6 @@ bool inlineOneLevel(Function &F, FunctionAnalysisManager &FAM) {
     Clean.addPass(InstCombinePass());
     Clean.addPass(SimplifyCFGPass());
     Clean.run(F, FAM);
-    FAM.invalidate(F, PreservedAnalyses::none());
   }
   return Did;
 }
