@@ -168,8 +168,13 @@ fn figures(results: &Results, report: Report) -> Report {
     let late = results.with_metrics(&[preempt::LATE_P99]);
     let lost = results.with_metrics(&[preempt::LOST]);
     let charts = [
-        slowdown_chart(results, "kernels", |row| !programs::is_of(row)),
-        slowdown_chart(results, "programs", programs::is_of),
+        slowdown_chart(
+            results,
+            "kernels",
+            |row| !programs::is_of(row),
+            |_| slowdown::MOST_SLOWDOWN,
+        ),
+        slowdown_chart(results, "programs", programs::is_of, programs::most),
         gap_chart(results),
         BarChart::of(&lost, preempt::LOST, "Throughput lost by preemption"),
         BarChart::of(&late, preempt::LATE_P99, "p99 of the lateness of turns"),
@@ -177,8 +182,13 @@ fn figures(results: &Results, report: Report) -> Report {
     charts.into_iter().filter(|chart| !chart.panels.is_empty()).fold(report, Report::bars)
 }
 
-/// The bars of kernels or of programs.
-fn slowdown_chart(results: &Results, of: &str, is_of: fn(&Row) -> bool) -> BarChart {
+/// The bars of kernels or of programs; `most` is the target of a case.
+fn slowdown_chart(
+    results: &Results,
+    of: &str,
+    is_of: fn(&Row) -> bool,
+    most: fn(&str) -> f64,
+) -> BarChart {
     let slowdowns = results.with_metrics(&[slowdown::SLOWDOWN]);
     let rows = slowdowns.rows.iter().filter(|row| is_of(row)).cloned().collect();
     let mut chart = BarChart::of(
@@ -187,7 +197,7 @@ fn slowdown_chart(results: &Results, of: &str, is_of: fn(&Row) -> bool) -> BarCh
         &format!("Slowdown of {of} without preemption"),
     );
     for panel in &mut chart.panels {
-        panel.target = Some(slowdown::MOST_SLOWDOWN);
+        panel.target = Some(most(&panel.case));
     }
     chart
 }

@@ -127,13 +127,17 @@ fn add_code(collect: &mut Collector, case: &str, sizes: &[(Variant, Run)]) {
     }
 }
 
+/// The most that a case may slow down, in per cent.
+pub(super) fn most(case: &str) -> f64 {
+    if case == MEAN { MOST_MEAN } else { MOST_SLOWDOWN }
+}
+
 /// The targets, for what `heddle cc` and `heddle cargo` do.
 fn targets(rows: &[Row]) -> Vec<Target> {
     let ours = system(Variant::BoundedClock);
     let of = rows.iter().filter(|row| row.system == ours && row.metric == SLOWDOWN);
     let target = |row: &Row| {
-        let most = if row.case == MEAN { MOST_MEAN } else { MOST_SLOWDOWN };
-        Target::at_most(&format!("{}: {ours}'s slowdown", row.case), row, most)
+        Target::at_most(&format!("{}: {ours}'s slowdown", row.case), row, most(&row.case))
     };
     of.map(target).collect()
 }
