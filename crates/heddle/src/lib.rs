@@ -27,6 +27,7 @@
 //! | `sync::{mpsc, mpmc, oneshot}` | [`sync::mpsc`], [`sync::mpmc`], [`sync::oneshot`] |
 //! | `select!` (as crossbeam's) | [`select!`]: channels, times, cancellation |
 //! | `CancellationToken` | [`sync::CancellationToken`]: ends waits, never a task |
+//! | `tokio::spawn`, `block_on` | [`task::spawn`], [`block_on`], [`Runtime::block_on`]: async tasks |
 //! | `thread_local!` | the same: each task has its own |
 //! | `task_local!` | [`task_local!`]: a value for the length of a call |
 //! | `thread::sleep` | [`time::sleep`], [`time::timeout`], [`time::interval`], [`time::after`] |
@@ -48,8 +49,8 @@ pub use heddle_core::{Class, Ns};
 pub use heddle_rt::{
     AccessError, Builder, ConfigError, JoinHandle, JoinSet, LocalKey, Mechanism, Runtime,
     RuntimeBuilder, RuntimeDropped, STACK_CLASSES, Scope, ScopedJoinHandle, Stats, TlsMode,
-    blocking, in_task, no_preempt, panic_message, scope, select, spawn, stats, task_local,
-    task_name, yield_now,
+    block_on, blocking, in_task, no_preempt, panic_message, scope, select, spawn, stats,
+    task_local, task_name, yield_now,
 };
 pub use heddle_rt::{alloc, sync};
 
@@ -139,6 +140,32 @@ pub use heddle_rt::process;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub use heddle_rt::signal;
+
+/// Async tasks: futures that a policy schedules like threads, and whose long polls are preempted like threads.
+///
+/// A task borrows a stack only while it is polled, so one that waits takes some two hundred bytes. A poll that outlives
+/// its quantum keeps the stack and goes on later, and others run meanwhile. What the semantics are, and how they differ
+/// from tokio's: `docs/design/async.md`.
+///
+/// ```
+/// use heddle::task;
+///
+/// let runtime = heddle::Runtime::builder().policy("two-queue:quantum=100us").build()?;
+/// let primes = runtime.block_on(async {
+///     // Computes for long without an await: the policy takes the CPU from it when others wait.
+///     let long = task::spawn(async { (2..20_000u32).filter(|n| (2..*n).all(|d| n % d != 0)).count() });
+///     let short = task::spawn(async { 42 });
+///     assert_eq!(short.await.unwrap(), 42);
+///     long.await.unwrap()
+/// });
+/// assert_eq!(primes, 2262);
+/// # Ok::<(), heddle::ConfigError>(())
+/// ```
+pub mod task {
+    pub use heddle_rt::futures::{
+        AbortHandle, Builder, JoinError, JoinHandle, YieldNow, spawn, yield_now,
+    };
+}
 
 /// Sleeping, time limits and regular intervals.
 pub mod time {

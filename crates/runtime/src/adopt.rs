@@ -106,7 +106,7 @@ fn control_block(stack: Range<usize>) -> TaskRef {
 extern "C" fn leader_begins(leading: usize) -> ! {
     // SAFETY: `go` boxed it for this call.
     let Leading { task, lead } = *unsafe { Box::from_raw(leading as *mut Leading) };
-    task.get().sched().start(task);
+    task.get().sched().start(task.get().entity());
     lead();
     // The task has asked for this, and is about to end.
     join::wait(task);

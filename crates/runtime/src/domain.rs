@@ -1,6 +1,7 @@
 //! A run queue, its lock, and the inbox in which other threads leave tasks for it.
 
-use crate::task::TaskRef;
+use crate::carriers::Carriers;
+use crate::task::EntityRef;
 use heddle_core::{Policy, Rng};
 use heddle_sync::{Inbox, InboxNode, SpinLock};
 use std::cell::UnsafeCell;
@@ -15,20 +16,23 @@ pub(crate) struct Domain<P: Policy> {
     pub(crate) inbox: Inbox,
     pub(crate) index: u32,
     queue: UnsafeCell<P::Queue>,
+    carriers: UnsafeCell<Carriers>,
     pub(crate) rng: Rng,
 }
 
-// SAFETY: queue and generator are used by the holder of the lock only.
+// SAFETY: queue, carriers and generator are used by the holder of the lock only.
 unsafe impl<P: Policy> Sync for Domain<P> {}
 
 impl<P: Policy> Domain<P> {
-    pub(crate) fn new(index: u32, queue: P::Queue) -> Self {
+    /// Returns the run queue `index`, of this many CPUs.
+    pub(crate) fn new(index: u32, cpus: usize, queue: P::Queue) -> Self {
         Domain {
             lock: SpinLock::new(),
             queued: AtomicU32::new(0),
             inbox: Inbox::default(),
             index,
             queue: UnsafeCell::new(queue),
+            carriers: UnsafeCell::new(Carriers::new(cpus)),
             rng: Rng::new(u64::from(index)),
         }
     }
@@ -66,6 +70,18 @@ impl<P: Policy> Domain<P> {
         unsafe { &mut *self.queue.get() }
     }
 
+    /// Returns the free carriers of its CPUs.
+    ///
+    /// # Safety
+    /// The caller holds the lock and no other reference to them.
+    #[allow(clippy::mut_from_ref)]
+    #[inline(always)]
+    pub(crate) unsafe fn carriers(&self) -> &mut Carriers {
+        debug_assert!(self.lock.is_locked());
+        // SAFETY: by the caller's promise.
+        unsafe { &mut *self.carriers.get() }
+    }
+
     /// Publishes how many tasks wait.
     #[inline]
     pub(crate) fn publish(&self, len: usize) {
@@ -98,8 +114,8 @@ impl<P: Policy> Domain<P> {
     }
 
     /// Leaves a task whose `home` is this queue, without the lock.
-    pub(crate) fn leave(&self, task: TaskRef) {
-        // SAFETY: blocks are never freed, and a task is in one inbox at a time: only its waker or creator puts it
+    pub(crate) fn leave(&self, task: EntityRef) {
+        // SAFETY: entities are never freed, and a task is in one inbox at a time: only its waker or creator puts it
         // there.
         unsafe { self.inbox.push(task.addr() as *mut InboxNode) };
     }

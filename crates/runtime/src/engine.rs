@@ -30,6 +30,10 @@ pub(crate) trait Engine: Scheduler {
     /// Called when the runtime is over: notifies everything that waits for the end of a task that has not ended.
     /// Preemption may be on.
     fn abandon_tasks(&self);
+    /// Cancels all futures, so that workers drop them. Returns how many there were.
+    fn cancel_futures(&'static self) -> usize;
+    /// Returns the number of futures that have not ended.
+    fn futures_left(&self) -> usize;
     /// Moves tasks from inboxes into their queues.
     #[cfg(virtual_time)]
     fn take_inboxes(&self);

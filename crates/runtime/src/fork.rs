@@ -9,12 +9,12 @@ use crate::sync::thread_parker;
 use crate::task::Task;
 use crate::tls;
 use crate::worker::Worker;
-use crate::{ambient, pool};
+use crate::{ambient, pool, slab};
 use heddle_arch::PreemptCount;
 use std::cell::Cell;
 
 /// The locks that another thread may hold when a thread forks.
-type Locks = (ambient::Global, pool::Locks, thread_parker::Locked);
+type Locks = (ambient::Global, pool::Locks, slab::Locks, thread_parker::Locked);
 
 /// The locks that [`before`] took. Used by the thread that holds them.
 struct HeldLocks(Cell<Option<Locks>>);
@@ -29,7 +29,7 @@ pub fn before() {
         // SAFETY: a task runs on a worker.
         unsafe { PreemptCount::disable() };
     }
-    let locks = (ambient::lock(), pool::lock_all(), thread_parker::lock());
+    let locks = (ambient::lock(), pool::lock_all(), slab::lock_all(), thread_parker::lock());
     HELD_LOCKS.0.set(Some(locks));
 }
 
@@ -52,9 +52,9 @@ pub fn in_parent() {
 /// # Safety
 /// The caller is in the child of a fork that [`before`] prepared.
 pub unsafe fn in_child() {
-    if let Some((mut global, pool, parkers)) = HELD_LOCKS.0.take() {
+    if let Some((mut global, pool, slab, parkers)) = HELD_LOCKS.0.take() {
         *global = None;
-        drop((global, pool, parkers));
+        drop((global, pool, slab, parkers));
     }
     interpose::lead(0);
     if Task::current().is_none() {

@@ -79,7 +79,7 @@ pub(crate) fn watch<R>(task: TaskRef, f: impl FnOnce() -> R) -> R {
 /// Called when the handle has seen the end and taken the result, or when there is no longer a handle.
 pub(crate) fn recycle(task: TaskRef) {
     let _guard = NoPreempt::new();
-    if reach(task.get(), |sched| sched.recycle(task)).is_none() {
+    if reach(task.get().entity(), |sched| sched.recycle(task)).is_none() {
         task.get().disown();
         pool::give(task.get().stack.class, [task].into_iter());
     }

@@ -1,11 +1,11 @@
 //! User-level threads on pinned workers, scheduled by a Heddle policy and preempted within microseconds.
 //!
-//! The design, with its measurements, is in `docs/design/runtime.md`. In one paragraph: a *worker* is a kernel
-//! thread on a CPU; a *task* is a stack with its own thread-local storage. GS points to the worker, FS to the task.
-//! Tasks switch directly to each other under the lock of the run queue, whose contents and order are the policy's
-//! business. Each worker's *alarm* interrupts a task whose quantum is over while others wait; the task itself then
-//! asks the policy whether it must yield. A *ticker* thread checks for what no worker sees: workers blocked in the
-//! kernel, and sockets that no worker polls.
+//! The design, with its measurements, is in `docs/design/runtime.md`. In one paragraph: a *worker* is a kernel thread
+//! on a CPU; a *task* is a stack with its own thread-local storage. GS points to the worker, FS to the task. Tasks
+//! switch directly to each other under the lock of the run queue, whose contents and order are the policy's business. A
+//! future borrows a context while it is polled ([`futures`]). Each worker's *alarm* interrupts a task whose quantum is
+//! over while others wait; the task itself then asks the policy whether it must yield. A *ticker* thread checks for
+//! what no worker sees: workers blocked in the kernel, and sockets that no worker polls.
 //!
 //! # Invariants
 //!
@@ -35,11 +35,12 @@
 //! | a task, and its interface to its scheduler | `task`, `task_local`, `tls`, `pool`, `stack_cache` |
 //! | a worker: its own state (`Worker`), and the part that others may touch (`Remote`) | `worker`, `worker_list` |
 //! | switching contexts | `switch`, `preempt`, `wake`, `trace`, `alloc`, `interpose`, `kernel_thread` |
-//! | how tasks and threads wait | [`sync`], `time`, `poller`, `join` |
+//! | how tasks and threads wait | [`sync`], `time`, `poller`, `join`, `block_on` |
 //! | a runtime without its policy: shared state, its threads' interface | `core_state`, `engine`, `domain` |
 //! | its threads | `threads`, `take_over`, `ticker` |
 //! | its policy | `sched` |
 //! | starting and stopping it | `blocking`, `runtime`, `config`, `ambient` |
+//! | async tasks | [`futures`] |
 //! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, `virtual_time` |
 //! | what thread libraries use | `adopt`, `raw` |
 //! | files, pipes, sockets, child processes, signals | [`io`], [`fs`], [`net`], [`process`], [`signal`] |
@@ -59,8 +60,11 @@ mod adopt;
 mod alarm;
 pub mod alloc;
 mod ambient;
+mod block_on;
 mod blocking;
 mod cancel_join;
+mod carrier;
+mod carriers;
 mod code;
 mod config;
 mod core_state;
@@ -68,9 +72,11 @@ mod cpu_time;
 mod deadline;
 mod domain;
 mod draws;
+mod end;
 mod engine;
 mod fork;
 pub mod fs;
+pub mod futures;
 mod held_up;
 mod idle_hook;
 mod interpose;
@@ -94,6 +100,7 @@ mod runtime;
 mod sched;
 mod scope;
 pub mod signal;
+mod slab;
 mod slots;
 mod spawn;
 mod stack_cache;
@@ -120,6 +127,7 @@ mod worker;
 mod worker_list;
 
 pub use ambient::stats;
+pub use block_on::block_on;
 pub use blocking::blocking;
 pub use config::{ConfigError, RuntimeBuilder};
 pub use heddle_core::{Class, Ns};

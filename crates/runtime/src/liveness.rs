@@ -50,6 +50,16 @@ impl<S: Owned + ?Sized> Liveness<S> {
         Box::leak(Box::new(Liveness { sched, owned, parties: AtomicU32::new(1) }))
     }
 
+    /// Returns the scheduler. For its parties, and what runs on their threads.
+    #[inline]
+    pub(crate) fn scheduler(&self) -> &'static S
+    where
+        S: 'static,
+    {
+        // SAFETY: parties use the scheduler as if it lived forever.
+        unsafe { self.sched.as_ref() }
+    }
+
     /// Adds a party: a kernel thread that a party starts.
     pub(crate) fn enter(&self) {
         self.parties.fetch_add(1, Ordering::Relaxed);

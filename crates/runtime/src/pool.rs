@@ -7,15 +7,27 @@ use std::io;
 use std::sync::Mutex;
 
 /// The available stack sizes in bytes, including guard and control block. Only the pages a task touches cost memory.
-/// The large ones leave room for a whole stack of 8 MiB, the C library's default, or 64 MiB or 1 GiB, beside those.
-pub const STACK_CLASSES: [usize; 7] =
-    [32 << 10, 64 << 10, 256 << 10, 1 << 20, (8 << 20) + ROOM, (64 << 20) + ROOM, (1 << 30) + ROOM];
+/// The large ones leave room for a whole stack of 2 MiB, std's default, 8 MiB, the C library's, or 64 MiB or 1 GiB,
+/// beside those.
+pub const STACK_CLASSES: [usize; 8] = [
+    32 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    (2 << 20) + ROOM,
+    (8 << 20) + ROOM,
+    (64 << 20) + ROOM,
+    (1 << 30) + ROOM,
+];
 
 /// What the large classes have in addition to a round size.
 const ROOM: usize = 64 << 10;
 
 /// Class of tasks that request no size: 256 KiB.
 pub(crate) const DEFAULT_CLASS: u8 = 2;
+
+/// Class of the stacks on which futures are polled: 2 MiB, as elsewhere.
+pub(crate) const CARRIER_CLASS: u8 = 4;
 
 /// Bytes mapped at once for a class.
 const SLAB: usize = 4 << 20;
@@ -156,8 +168,8 @@ mod tests {
     #[test]
     fn sizes_round_up_to_a_class() {
         assert_eq!(class_for(200 << 10), Ok(2));
-        assert_eq!(class_for(8 << 20), Ok(4));
-        assert_eq!(class_for(9 << 20), Ok(5));
+        assert_eq!(class_for(8 << 20), Ok(5));
+        assert_eq!(class_for(9 << 20), Ok(6));
         assert_eq!(class_for(2 << 30), Err((1 << 30) + ROOM));
         assert!(
             STACK_CLASSES[class_for(0).unwrap() as usize] >= GUARD + memory::signal_frame_size()

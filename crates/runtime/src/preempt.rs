@@ -308,7 +308,7 @@ fn answer(task: &'static Task, is_early: impl FnOnce(&Worker) -> bool) -> Option
     // A worker that has lost its CPU queues its task for that CPU.
     let is_asked = || worker.asked.swap(false, Ordering::AcqRel);
     if is_asked() || !worker.is_attached() {
-        return Some(task.sched().preempt(task));
+        return task.sched().answer_request(task);
     }
     if is_early(worker) {
         return None;
@@ -316,7 +316,11 @@ fn answer(task: &'static Task, is_early: impl FnOnce(&Worker) -> bool) -> Option
     task.sched().look_around(task).or_else(|| {
         // It has set the next time to look, perhaps over that of a thread which has just asked probes to look at once.
         fence(Ordering::SeqCst);
-        (worker.alarm.has_grace() && is_asked()).then(|| task.sched().preempt(task))
+        if worker.alarm.has_grace() && is_asked() {
+            task.sched().answer_request(task)
+        } else {
+            None
+        }
     })
 }
 

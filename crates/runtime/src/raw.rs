@@ -16,7 +16,7 @@ use crate::preempt;
 use crate::spawn::{Builder, Created};
 use crate::sync::waiter::{self, Limit};
 use crate::take_over;
-use crate::task::{Task, TaskRef};
+use crate::task::{Entity, Task, TaskRef};
 use crate::tls::{self, dtors};
 use crate::worker::Worker;
 use heddle_arch::PreemptCount;
@@ -118,7 +118,7 @@ impl RawTask {
                 worker.stats.meter.of_turn(time, || clock::cpu_time_of(tid))
             })
         };
-        let in_turn = crate::wake::reach(self.0.get(), of_other).flatten();
+        let in_turn = crate::wake::reach(self.0.get().entity(), of_other).flatten();
         in_turn.unwrap_or_else(|| {
             // A turn that has lasted since before begins when it is interrupted.
             self.interrupt();
@@ -129,7 +129,9 @@ impl RawTask {
     /// Changes its class.
     pub fn set_class(self, class: Class) {
         let _guard = NoPreempt::new();
-        let _ = crate::wake::reach(self.0.get(), |sched| sched.set_class(self.0, class));
+        let _ = crate::wake::reach(self.0.get().entity(), |sched| {
+            sched.set_class(self.0.get().entity(), class)
+        });
     }
 
     /// Returns whether it began as [`NewFirst`].
@@ -155,9 +157,9 @@ impl RawTask {
     /// does not run is not told; it looks for itself when it runs again.
     pub fn interrupt(self) {
         let _guard = NoPreempt::new();
-        let _ = crate::wake::reach(self.0.get(), |sched| {
+        let _ = crate::wake::reach(self.0.get().entity(), |sched| {
             let core = engine_of(sched).core();
-            let at: *const Task = self.0.get();
+            let at: *const Entity = self.0.get().entity().get();
             let runs = |worker: &&crate::worker::Remote| {
                 ptr::eq(worker.current.load(Ordering::Acquire), at)
             };

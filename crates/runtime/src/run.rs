@@ -24,6 +24,20 @@ impl Runtime {
         handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
+    /// Polls `future` in a thread of this runtime until it is ready, and returns its output; propagates its panic. What
+    /// it spawns runs in this runtime. Do not call this in a task of the same runtime: await the future, or use
+    /// [`crate::block_on`].
+    ///
+    /// The future is scheduled and preempted like any thread. One that is not `Send` can be made there:
+    /// `runtime.run(|| heddle::block_on(async { ... }))`.
+    pub fn block_on<F>(&self, future: F) -> F::Output
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        self.run(|| crate::block_on(future))
+    }
+
     /// Creates a task in this runtime.
     ///
     /// # Panics

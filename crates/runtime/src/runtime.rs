@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 /// Workers that run tasks under a policy.
 ///
-/// Dropping it lets runnable tasks run until they block or end, for at most a tenth of a second, and then stops the
-/// workers: a task that was preempted inside a C library gets to release what it holds there. Tasks that have not ended
-/// never run again, and what they own is not dropped; joining one fails with [`crate::RuntimeDropped`]. To wait for
-/// tasks first, use [`Runtime::shutdown`].
+/// Dropping it cancels all async tasks, whose futures are dropped on its workers. It lets other runnable tasks run
+/// until they block or end, for at most a tenth of a second, and then stops the workers: a task that was preempted
+/// inside a C library gets to release what it holds there. Tasks that have not ended never run again, and what they own
+/// is not dropped; joining one fails with [`crate::RuntimeDropped`]. To wait for tasks first, use
+/// [`Runtime::shutdown`].
 ///
 /// All its resources go back to the system: threads, descriptors and memory, except the stacks of tasks that have not
 /// ended. A task that sits in the kernel or cannot be preempted keeps them until it comes back.
@@ -138,8 +139,19 @@ impl Drop for Runtime {
 /// Stops the workers of a runtime and leaves it. Returns how many tasks had not ended.
 fn end(engine: &'static dyn Engine) -> usize {
     let core = engine.core();
+    let mut futures = engine.cancel_futures();
     core.drain();
+    let begin = Instant::now();
     let mut ended = core.lifecycle.await_threads(STOP_WITHIN);
+    // Workers drop futures for as long as that takes, if they get on with it or have not got a CPU yet.
+    while !ended && futures > 0 && begin.elapsed() < BUSY_MACHINE {
+        let left = engine.futures_left();
+        if left == futures && core.servers.run_task() {
+            break;
+        }
+        futures = left;
+        ended = core.lifecycle.await_threads(STOP_WITHIN);
+    }
     let over = Instant::now();
     // A thread that runs no task ends by itself; on a busy machine that may take a while.
     while !ended
@@ -183,6 +195,7 @@ pub(crate) fn stats_of(engine: &'static dyn Engine) -> Stats {
         stats.probes += worker.stats.probes.get();
         stats.preemptions_skipped += worker.stats.skipped.get();
         stats.takeovers += worker.stats.takeovers.get();
+        stats.polls_kept += worker.stats.polls_kept.get();
     }
     stats.kernel_threads -= retired.min(stats.kernel_threads);
     stats

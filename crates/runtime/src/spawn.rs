@@ -2,12 +2,10 @@
 
 use crate::join;
 use crate::preempt::{self, NoPreempt};
-use crate::switch::leave_for_good;
 use crate::sync::waiter::Limit;
 use crate::task::{Scheduler, Task, TaskRef};
-use crate::tls::{dtors, image::Images};
-use crate::{ambient, pool};
-use heddle_arch::{Frame, PreemptCount};
+use crate::{ambient, end, pool};
+use heddle_arch::Frame;
 use heddle_core::{Class, Ns, TaskAttrs};
 use std::any::Any;
 use std::fmt;
@@ -185,7 +183,7 @@ impl<T> Created<T> {
 
     #[inline(always)]
     fn start_raw(self) -> Raw<T> {
-        self.sched.start(self.raw.task);
+        self.sched.start(self.raw.task.get().entity());
         self.raw
     }
 }
@@ -200,7 +198,7 @@ fn packet_of<F, T>(task: &Task) -> *mut Packet<F, T> {
 extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
     // SAFETY: `prepare_small` passed this task; the switch that brought us here is completed first. The closure was
     // written there and is taken once; the result is written before it is announced.
-    unsafe {
+    let task = unsafe {
         let task = TaskRef::from_addr(task).get();
         preempt::begin(task);
         let packet = packet_of::<F, T>(task);
@@ -211,29 +209,9 @@ extern "C" fn run<F: FnOnce() -> T, T>(task: usize) -> ! {
         if task.end.result_is_there() {
             drop_result(task, (*packet).result.assume_init_read());
         }
-        // Libraries take locks in their destructors, which the next task's destructors need, too. Unlike `no_preempt`,
-        // this does not check the clock at the end: the task is about to leave anyway.
-        let held = NoPreempt::new();
-        dtors::run(task);
-        drop(held);
-        // Never enabled again: the task does not come back.
-        PreemptCount::disable();
-        // A policy that panics there is named while the panic unwinds, which requires a handler that catches it.
-        let _ = panic::catch_unwind(AssertUnwindSafe(|| end(task)));
-        std::process::abort()
-    }
-}
-
-/// Ends the calling task, which has nothing left to do.
-fn end(task: &'static Task) -> ! {
-    let fs = task.fs;
-    let sched = task.sched();
-    // From here on no signal handler takes this context for a task.
-    Task::leave_current();
-    // SAFETY: destructors have run, and from here to the switch nothing uses thread-local variables: `exit` works on
-    // the worker, which hangs off GS.
-    unsafe { Images::restore(fs) };
-    leave_for_good(sched.exit(task))
+        task
+    };
+    end::end_thread(task)
 }
 
 struct Raw<T> {
@@ -342,7 +320,7 @@ impl<T> JoinHandle<T> {
     /// Returns the CPU at which the task was created; meaningless once it has run.
     #[cfg(all(virtual_time, feature = "trace"))]
     pub(crate) fn home(&self) -> usize {
-        self.task().get().cpu.load(std::sync::atomic::Ordering::Relaxed) as usize
+        self.task().get().entity().get().cpu.load(std::sync::atomic::Ordering::Relaxed) as usize
     }
 
     /// Returns whether the task has ended. Does not wait.

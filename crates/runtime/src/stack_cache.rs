@@ -97,6 +97,6 @@ mod tests {
     fn a_cache_keeps_few_large_stacks() {
         let bytes = |class: u8| batch(class as usize) * STACK_CLASSES[class as usize];
         assert_eq!(bytes(pool::DEFAULT_CLASS), 8 << 20);
-        assert!(bytes(4) <= BATCH_BYTES && batch(5) == 1 && batch(6) == 1);
+        assert!(bytes(5) <= BATCH_BYTES && batch(6) == 1 && batch(7) == 1);
     }
 }

@@ -32,6 +32,7 @@ pub(crate) struct WorkerStats {
     pub(crate) probes: Counter,
     pub(crate) skipped: Counter,
     pub(crate) takeovers: Counter,
+    pub(crate) polls_kept: Counter,
     pub(crate) meter: Meter,
 }
 
@@ -58,6 +59,9 @@ pub struct Stats {
     /// Times that a probe in a task found that its quantum was over, or that it was asked to yield
     /// ([`crate::Mechanism::Probe`]).
     pub probes: u64,
+    /// Times that a poll of a future whose quantum was over kept its CPU, because so many preempted polls hold stacks
+    /// already ([`crate::RuntimeBuilder::max_preempted_polls`]).
+    pub polls_kept: u64,
     /// Quanta that ended while nothing else waited for the CPU, so that no task was preempted (Aspen, section 3.2).
     pub preemptions_skipped: u64,
     /// Workers that had to be reminded of a preemption because their task was found in the C library and computed on.

@@ -6,7 +6,7 @@
 //! None of this is behind [`Scheduler`](crate::task::Scheduler), because every switch would pay for it; a scheduler
 //! decides, and returns [`Next`].
 
-use crate::task::{Next, Task, TaskRef};
+use crate::task::{HeaderRef, Next, Task, TaskRef};
 use crate::worker::{After, Worker};
 use heddle_arch::{PreemptCount, resume, switch};
 use heddle_sync::Ended;
@@ -57,9 +57,22 @@ pub(crate) unsafe fn finish_switch() {
     match worker.after.get() {
         After::Unlock => {}
         After::Park(task) => task.get().wake.finish_park(),
+        After::End(future) => {
+            worker.release();
+            return finish_end(future);
+        }
         After::Exit { task, woken } => return finish_exit(worker, task, woken),
     }
     worker.release();
+}
+
+/// The end of [`finish_switch`] if `future`, of the worker's runtime, has ended.
+fn finish_end(future: HeaderRef) {
+    if future.get().state.drop_reference()
+        && let Some(liveness) = future.entity().get().liveness()
+    {
+        liveness.scheduler().recycle_future(future);
+    }
 }
 
 /// The end of [`finish_switch`] if `task` has ended.

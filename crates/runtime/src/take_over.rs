@@ -6,7 +6,7 @@
 //! task may have been interrupted where nothing can be allocated.
 
 use crate::engine::Engine;
-use crate::task::{Task, TaskRef};
+use crate::task::{Entity, Task, TaskRef};
 use crate::threads;
 use crate::worker::{Remote, Worker};
 use heddle_core::Ns;
@@ -32,7 +32,7 @@ pub(crate) fn from_sleeper(
     engine.core().ticker.takeovers.add(1);
     threads::hand_over(engine, worker);
     // SAFETY: null or a block, and blocks are never unmapped.
-    if let Some(task) = unsafe { task.as_ref() } {
+    if let Some(task) = unsafe { task.as_ref() }.and_then(Entity::context) {
         report(task, thread::blocked_in(worker.tid.load(Ordering::Relaxed)));
     }
     true

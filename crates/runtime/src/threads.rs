@@ -46,13 +46,14 @@ fn run(engine: &'static dyn Engine, owner: Owner) {
     // The ticker starts spares.
     core.promptness.adopt();
     preempt::prepare_worker();
-    while !core.is_stopping() {
+    // Even if the runtime is stopping already: tasks may be queued for it.
+    loop {
         worker.pin(core.settings.topology[worker.cpu()].os_id);
         engine.serve(worker);
         // It may have left a task in the queue on its way out, and the worker that serves the CPU now may be asleep.
         let placed = Placed { cpu: worker.cpu(), local: false };
         core.unpark_for(placed, Model::PerCpu, true);
-        if !wait_for_cpu(engine, worker) {
+        if core.is_stopping() || !wait_for_cpu(engine, worker) {
             break;
         }
     }

@@ -19,17 +19,17 @@ pub(crate) struct Recorder(());
 #[cfg(not(feature = "trace"))]
 impl Recorder {
     #[inline(always)]
-    pub(crate) fn name(&self, _: &crate::task::Task) {}
+    pub(crate) fn name(&self, _: &crate::task::Entity) {}
 
     #[inline(always)]
-    pub(crate) fn note(&self, _: usize, _: &crate::task::Task, _: StepKind) {}
+    pub(crate) fn note(&self, _: usize, _: &crate::task::Entity, _: StepKind) {}
 }
 
 #[cfg(feature = "trace")]
 mod recorder {
     use super::{Step, StepKind};
     use crate::preempt::NoPreempt;
-    use crate::task::Task;
+    use crate::task::Entity;
     use heddle_core::CpuId;
     use heddle_sync::SpinLock;
     use heddle_sys::clock;
@@ -58,12 +58,12 @@ mod recorder {
 
     impl Recorder {
         /// Numbers a task that begins its life.
-        pub(crate) fn name(&self, task: &Task) {
+        pub(crate) fn name(&self, task: &Entity) {
             task.number.store(self.born.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         }
 
         /// Something happens to `task` now. Preemption is off.
-        pub(crate) fn note(&self, cpu: usize, task: &Task, what: StepKind) {
+        pub(crate) fn note(&self, cpu: usize, task: &Entity, what: StepKind) {
             let (cpu, task) = (CpuId(cpu as u16), task.number.load(Ordering::Relaxed));
             self.with(|kept| match kept.steps.len() < kept.steps.capacity() {
                 true => kept.steps.push(Step { at: clock::now(), cpu, task, what }),

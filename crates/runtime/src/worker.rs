@@ -1,9 +1,10 @@
 //! A worker: a kernel thread that runs tasks for one CPU, and its block behind GS.
 
 use crate::alarm::{self, Alarm, Asked};
+use crate::slab::SlabCache;
 use crate::stack_cache::StackCache;
 use crate::stats::WorkerStats;
-use crate::task::{Liveness, Task, TaskRef};
+use crate::task::{Entity, EntityRef, HeaderRef, Liveness, Task, TaskRef};
 use heddle_arch::PreemptCount;
 use heddle_core::{Ns, Rng};
 use heddle_sync::SpinLock;
@@ -22,6 +23,8 @@ pub(crate) enum After {
     Unlock,
     /// Complete its parking, then release the lock.
     Park(TaskRef),
+    /// Release the lock, then drop the scheduler's reference of a future that has ended.
+    End(HeaderRef),
     /// Release the lock, then notify the task that waits for this one's end, unless it was already `woken`.
     Exit { task: TaskRef, woken: bool },
 }
@@ -43,8 +46,12 @@ pub(crate) struct Worker {
     /// Stack pointer of its scheduling loop.
     pub(crate) loop_sp: Cell<usize>,
     pub(crate) loop_fs: Cell<usize>,
+    /// What the policy has chosen where no carrier was free: its loop makes one.
+    pub(crate) stranded: Cell<Option<EntityRef>>,
     /// Stacks for new tasks.
     cache: UnsafeCell<StackCache>,
+    /// Memory for new futures.
+    slabs: UnsafeCell<SlabCache>,
     pub(crate) rng: Rng,
     /// Its alternate signal stack, and the one that the thread had before.
     pub(crate) altstack: Cell<libc::stack_t>,
@@ -74,7 +81,7 @@ pub(crate) struct Remote {
     /// Time stamp of the last dispatch, if the policy preempts.
     pub(crate) started: AtomicU64,
     /// The task that it runs.
-    pub(crate) current: AtomicPtr<Task>,
+    pub(crate) current: AtomicPtr<Entity>,
     /// Counts dispatches: if the count is unchanged, the same task still runs.
     pub(crate) generation: AtomicU64,
     /// Its task checked after its quantum and nothing was waiting: the next task that is queued makes it due at once.
@@ -196,7 +203,9 @@ impl Worker {
             held: Cell::new(ptr::null()),
             loop_sp: Cell::new(0),
             loop_fs: Cell::new(0),
+            stranded: Cell::new(None),
             cache: UnsafeCell::default(),
+            slabs: UnsafeCell::default(),
             rng: Rng::new(seed),
             altstack: Cell::new(libc::stack_t { ss_sp, ss_flags: 0, ss_size: altstack_size() }),
             previous_altstack: Cell::new(no_stack),
@@ -403,6 +412,16 @@ impl Worker {
     pub(crate) fn cache(&self) -> &mut StackCache {
         // SAFETY: by the caller's promise there is one user, which does not keep the reference across a switch.
         unsafe { &mut *self.cache.get() }
+    }
+}
+
+impl Worker {
+    /// Returns the memory for futures that it keeps. For the worker's own thread, with preemption off.
+    #[allow(clippy::mut_from_ref)]
+    #[inline]
+    pub(crate) fn slabs(&self) -> &mut SlabCache {
+        // SAFETY: by the caller's promise there is one user, which does not keep the reference across a switch.
+        unsafe { &mut *self.slabs.get() }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use heddle_core::{Ns, TaskAttrs};
 use heddle_rt::trace::StepKind::{self, Block, Exit, New, Preempted, Start, Wakeup, Yield};
-use heddle_rt::virtual_time::{Job, Step, schedule};
+use heddle_rt::virtual_time::{Job, Kind, Step, schedule};
 
 /// Jobs by arrival and service, in microseconds.
 fn jobs(all: &[(u64, u64)]) -> Vec<Job> {
@@ -20,13 +20,23 @@ fn run(us: u64) -> Step {
     Step::Run(Ns::from_us(us))
 }
 
+/// The schedule of `jobs` on one CPU, the same whether they are threads or futures.
+fn same(policy: &str, jobs: &[Job]) -> Vec<heddle_core::Step> {
+    let of = |kind| schedule(kind, policy, 1, jobs).unwrap();
+    let threads = of(Kind::Threads);
+    let futures = of(Kind::Futures);
+    let first = threads.iter().zip(&futures).position(|(a, b)| a != b);
+    assert!(threads == futures, "{policy}: futures differ from threads from step {first:?} on");
+    threads
+}
+
 /// The schedule of `jobs` as (microsecond, task, what).
 fn steps(policy: &str, jobs: &[Job]) -> Vec<(u64, u64, StepKind)> {
     let us = |at: Ns| {
         assert!(at.0.is_multiple_of(1000), "{at}");
         at.0 / 1000
     };
-    schedule(policy, 1, jobs).unwrap().iter().map(|e| (us(e.at), e.task, e.what)).collect()
+    same(policy, jobs).iter().map(|e| (us(e.at), e.task, e.what)).collect()
 }
 
 fn check(policy: &str, jobs: &[Job], expected: &[(u64, u64, StepKind)]) {
@@ -228,8 +238,8 @@ fn equal_workloads_have_equal_schedules() {
         })
         .collect();
     for policy in ["fifo", "round-robin:quantum=10us", "work-stealing", "two-queue:quantum=10us"] {
-        let first = schedule(policy, 1, &mixed).unwrap();
-        assert_eq!(first, schedule(policy, 1, &mixed).unwrap(), "{policy}");
+        let first = same(policy, &mixed);
+        assert_eq!(first, same(policy, &mixed), "{policy}");
         let exits = first.iter().filter(|e| e.what == Exit).count();
         assert_eq!(exits, mixed.len(), "{policy}");
     }
@@ -237,6 +247,6 @@ fn equal_workloads_have_equal_schedules() {
 
 #[test]
 fn a_policy_that_does_not_exist_is_refused() {
-    let error = schedule("fastest", 1, &[]).unwrap_err().to_string();
+    let error = schedule(Kind::Threads, "fastest", 1, &[]).unwrap_err().to_string();
     assert!(error.starts_with("no policy `fastest`"), "{error}");
 }

@@ -5,7 +5,7 @@
 #![cfg(virtual_time)]
 
 use heddle_core::{Class, Ns, Rng, Step, StepKind, TaskAttrs};
-use heddle_rt::virtual_time::{Job, Step as Does, schedule};
+use heddle_rt::virtual_time::{Job, Kind, Step as Does, schedule};
 use heddle_sim::workload::Arrivals;
 use heddle_sim::{Recorder, Scenario, run_watched};
 use std::fmt::Write;
@@ -78,8 +78,14 @@ fn simulated(scenario: &Scenario) -> Vec<Step> {
     run_watched(scenario, Recorder::new(STEPS)).unwrap().1.steps
 }
 
+/// Asserts that futures are scheduled as threads are, and returns that schedule.
 fn ran(policy: &str, cpus: u16, jobs: &[Job]) -> Vec<Step> {
-    schedule(policy, cpus, jobs).unwrap_or_else(|error| panic!("{error}"))
+    let of = |kind| schedule(kind, policy, cpus, jobs).unwrap_or_else(|error| panic!("{error}"));
+    let (threads, futures) = (of(Kind::Threads), of(Kind::Futures));
+    if let Some(text) = difference(&threads, &futures) {
+        panic!("{policy}, {cpus} CPUs, threads and not the simulator, and futures: {text}");
+    }
+    threads
 }
 
 /// Returns the first difference with its context, if there is one.

@@ -15,6 +15,7 @@ mod inbox;
 mod lock;
 mod lot;
 pub mod park;
+mod poll;
 mod spin;
 mod wait_list;
 #[cfg(all(test, loom))]
@@ -29,6 +30,7 @@ pub use gate::Gate;
 pub use idle::IdleSet;
 pub use inbox::{Inbox, InboxNode};
 pub use lot::{Lot, LotLayout, LotNode};
+pub use poll::{HandleLeft, PollEnded, PollWord};
 pub use spin::SpinLock;
 pub use wait_list::{WaitList, WaitNode};
 pub use wake::WakeWord;

@@ -41,7 +41,11 @@ pub struct RuntimeBuilder {
     no_preempt_code: Vec<String>,
     dispatcher: Option<u32>,
     slice: Option<Ns>,
+    max_preempted_polls: Option<u32>,
 }
+
+/// The default of [`RuntimeBuilder::max_preempted_polls`].
+const MAX_PREEMPTED_POLLS: u32 = 1024;
 
 /// The default policy.
 const DEFAULT_POLICY: &str = "work-stealing";
@@ -111,6 +115,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets how many polls of futures may be preempted at a time; 1,024 by default. Each keeps its stack until it goes
+    /// on. Beyond that number a poll runs until it returns or waits, as on executors that do not preempt
+    /// ([`Stats::polls_kept`](crate::Stats::polls_kept)).
+    pub fn max_preempted_polls(mut self, n: u32) -> Self {
+        self.max_preempted_polls = Some(n);
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
@@ -161,7 +173,15 @@ impl RuntimeBuilder {
             }
         };
         let name = self.name.clone();
-        Ok(Start { name, topology, dispatcher, mechanism, stack_class, slice: self.slice })
+        Ok(Start {
+            name,
+            topology,
+            dispatcher,
+            mechanism,
+            stack_class,
+            slice: self.slice,
+            max_preempted_polls: self.max_preempted_polls.unwrap_or(MAX_PREEMPTED_POLLS),
+        })
     }
 
     fn with_environment(mut self) -> Result<Self, ConfigError> {

@@ -17,6 +17,7 @@ pub(super) struct Start {
     pub(super) mechanism: Mechanism,
     pub(super) stack_class: u8,
     pub(super) slice: Option<Ns>,
+    pub(super) max_preempted_polls: u32,
 }
 
 impl Start {
@@ -63,6 +64,7 @@ impl Visitor for Start {
             quantum,
             slice: self.slice.filter(|_| policy.quantum().is_none()),
             stack_class: self.stack_class,
+            max_preempted_polls: self.max_preempted_polls,
             has_dispatcher: self.dispatcher.is_some(),
         };
         let core = Core::new(settings).map_err(refused("creating the epoll instance"))?;

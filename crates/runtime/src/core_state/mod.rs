@@ -30,7 +30,7 @@ use heddle_sys::thread::Promptness;
 use heddle_sys::{clock, futex};
 use std::fmt::Display;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 /// Settings fixed at the start.
@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) slice: Option<Ns>,
     /// Stack class of tasks that specify no size.
     pub(crate) stack_class: u8,
+    /// How many polls of futures may hold a stack because they were preempted.
+    pub(crate) max_preempted_polls: u32,
     /// A dispatcher hands out tasks; workers do not take them from the queue.
     pub(crate) has_dispatcher: bool,
 }
@@ -64,6 +66,8 @@ pub(crate) struct Core {
     /// Owned by the ticker while it runs.
     pub(crate) watches: Mutex<Watches>,
     pub(crate) spawned_outside: AtomicU64,
+    /// Polls of futures that have been preempted and not returned.
+    pub(crate) preempted_polls: AtomicU32,
     /// Number of placements so far, counted if the policy may hold workers back from tasks (`Shared::HOLDS_BACK`).
     pub(crate) placements: AtomicU64,
     pub(crate) recorder: Recorder,
@@ -88,6 +92,7 @@ impl Core {
             ticker: TickerStats::default(),
             watches: Mutex::new(Watches::new(cpus)),
             spawned_outside: AtomicU64::new(0),
+            preempted_polls: AtomicU32::new(0),
             placements: AtomicU64::new(0),
             recorder: Recorder::default(),
             idle_hook: IdleHook::default(),

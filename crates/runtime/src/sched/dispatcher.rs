@@ -7,7 +7,7 @@
 use super::Shared;
 use crate::core_state::Core;
 use crate::engine::Engine;
-use crate::task::{Task, TaskRef};
+use crate::task::{Entity, EntityRef};
 use crate::threads;
 use crate::worker::Worker;
 use heddle_core::{CpuId, CpuSet, Ns, Policy};
@@ -84,14 +84,14 @@ impl<P: Policy> Shared<P> {
 
 impl Core {
     /// Takes the task that the dispatcher delivered to the CPU of `worker`.
-    pub(super) fn collect(&self, worker: &Worker) -> Option<TaskRef> {
+    pub(super) fn collect(&self, worker: &Worker) -> Option<EntityRef> {
         let mailbox = &self.cpus[worker.cpu()].mailbox;
         let address = mailbox.load(Ordering::Acquire);
         // The dispatcher considers a CPU idle if it has neither a task nor mail, so it must see the task first.
-        worker.current.store(address as *mut Task, Ordering::Relaxed);
+        worker.current.store(address as *mut Entity, Ordering::Relaxed);
         mailbox.store(0, Ordering::Release);
         // SAFETY: zero, or an address that `deliver` put there.
-        (address != 0).then(|| unsafe { TaskRef::from_addr(address) })
+        (address != 0).then(|| unsafe { EntityRef::from_addr(address) })
     }
 
     /// Returns whether the worker of `cpu` waits for a task. A worker blocked in the kernel still has its task.
@@ -102,7 +102,7 @@ impl Core {
     }
 
     /// Delivers `task` to `cpu`, whose worker waits.
-    fn deliver(&self, cpu: usize, task: TaskRef) {
+    fn deliver(&self, cpu: usize, task: EntityRef) {
         self.cpus[cpu].mailbox.store(task.addr(), Ordering::Release);
         self.unpark(cpu);
     }

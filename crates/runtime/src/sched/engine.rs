@@ -5,9 +5,10 @@ use crate::core_state::Core;
 use crate::domain::Domain;
 use crate::engine::Engine;
 use crate::join;
-use crate::task::{Run, TaskRef};
+use crate::preempt::NoPreempt;
+use crate::task::{EntityRef, HeaderRef, Run};
 use crate::worker::{Remote, Worker};
-use heddle_core::{Ns, Policy, Resched, TaskSlot};
+use heddle_core::{Enqueue, Ns, Policy, Resched, TaskSlot};
 use std::sync::atomic::Ordering;
 
 impl<P: Policy> Engine for Shared<P> {
@@ -17,8 +18,7 @@ impl<P: Policy> Engine for Shared<P> {
 
     fn serve(&'static self, worker: &'static Worker) {
         while worker.is_attached() {
-            if self.core.is_stopping() && (self.core.is_over() || self.is_drained_for(worker.cpu()))
-            {
+            if self.core.is_over() || self.core.is_stopping() && self.is_done(worker) {
                 break;
             }
             if worker.poll_first.replace(false) {
@@ -29,7 +29,7 @@ impl<P: Policy> Engine for Shared<P> {
             // Read before looking into any queue: any placement after it counts as new.
             let seen = self.core.placements.load(Ordering::Acquire);
             domain.lock();
-            if let Some(task) = self.pick(domain, worker) {
+            if let Some(task) = worker.stranded.take().or_else(|| self.pick(domain, worker)) {
                 self.go(domain, worker, task);
                 continue;
             }
@@ -94,14 +94,35 @@ impl<P: Policy> Engine for Shared<P> {
         (0..self.core.cpus.len()).all(idle)
     }
 
+    fn cancel_futures(&'static self) -> usize {
+        let slots = self.slots.all();
+        let mut waiting = Vec::with_capacity(slots.len());
+        // No memory goes to another runtime meanwhile, so these are ours. One that must be enqueued stays until then.
+        self.slots.hold(|| {
+            for future in tasks_of(slots).filter_map(HeaderRef::of) {
+                if future.get().state.cancel() {
+                    waiting.push(future.entity());
+                }
+            }
+        });
+        let _guard = NoPreempt::new();
+        waiting.into_iter().for_each(|future| self.place(future, Enqueue::Wakeup));
+        self.futures_left()
+    }
+
+    fn futures_left(&self) -> usize {
+        let futures = || tasks_of(self.slots.all()).filter_map(HeaderRef::of);
+        self.slots.hold(|| futures().filter(|future| !future.get().state.is_done()).count())
+    }
+
     fn abandon_tasks(&self) {
         let slots = self.slots.all();
         // Reserve up front: nothing may be allocated under a lock that workers take.
         let mut waiters = Vec::with_capacity(slots.len());
         self.slots.hold(|| {
-            waiters.extend(tasks_of(slots).filter_map(|task| task.get().end.abandon()));
+            waiters.extend(tasks_of(slots).filter_map(Abandoned::of));
         });
-        waiters.into_iter().for_each(join::wake_joiner);
+        waiters.into_iter().for_each(Abandoned::wake);
     }
 
     #[cfg(virtual_time)]
@@ -119,9 +140,23 @@ impl<P: Policy> Engine for Shared<P> {
 }
 
 impl<P: Policy> Shared<P> {
+    /// Returns whether nothing is left for `worker`, whose runtime is stopping. Carriers end last: their destructors of
+    /// thread-local variables run.
+    fn is_done(&'static self, worker: &Worker) -> bool {
+        if !self.is_drained_for(worker.cpu()) {
+            return false;
+        }
+        let domain = self.domain_of(worker.cpu());
+        domain.lock();
+        // SAFETY: the lock is held.
+        let carrier = unsafe { domain.carriers() }.take_last();
+        domain.unlock();
+        carrier.map(|carrier| self.end_carrier(carrier)).is_none()
+    }
+
     /// Aborts if the policy was given a task that it neither proposed nor counts. All threads have ended.
     pub(super) fn refuse_lost_tasks(&self) {
-        let is_lost = |task: &TaskRef| {
+        let is_lost = |task: &EntityRef| {
             let home = task.get().home.load(Ordering::Relaxed) as usize;
             task.get().run() == Run::Queued && self.domains[home].len() == 0
         };
@@ -142,9 +177,35 @@ impl<P: Policy> Shared<P> {
     }
 }
 
+/// Who waits for a task that never ends.
+enum Abandoned {
+    Thread(usize),
+    Future(HeaderRef),
+}
+
+impl Abandoned {
+    /// Abandons `task`. Returns who waits for its end, if anybody does.
+    fn of(task: EntityRef) -> Option<Abandoned> {
+        match HeaderRef::of(task) {
+            Some(future) => future.lose().then_some(Abandoned::Future(future)),
+            None => {
+                let thread = task.get().context().filter(|thread| thread.is_thread())?;
+                thread.end.abandon().map(Abandoned::Thread)
+            }
+        }
+    }
+
+    fn wake(self) {
+        match self {
+            Abandoned::Thread(word) => join::wake_joiner(word),
+            Abandoned::Future(future) => future.wake_handle_of_lost(),
+        }
+    }
+}
+
 /// Returns the tasks of the slots in use. No slot changes hands meanwhile.
-fn tasks_of<T>(slots: &[TaskSlot<T>]) -> impl Iterator<Item = TaskRef> {
+fn tasks_of<T>(slots: &[TaskSlot<T>]) -> impl Iterator<Item = EntityRef> {
     let hosts = slots.iter().map(|slot| slot.host.get() as usize).filter(|&host| host != 0);
-    // SAFETY: `prepare` put it there, and the block is this runtime's until its slot is given back.
-    hosts.map(|host| unsafe { TaskRef::from_addr(host) })
+    // SAFETY: an entity's address, which is this runtime's until its slot is given back.
+    hosts.map(|host| unsafe { EntityRef::from_addr(host) })
 }

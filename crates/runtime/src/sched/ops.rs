@@ -1,14 +1,20 @@
 //! What tasks ask of the scheduler.
 
 use super::Shared;
+use crate::carrier;
+use crate::domain::Domain;
 use crate::engine::Engine;
 use crate::join;
 use crate::liveness::Owned;
-use crate::pool;
+use crate::pool::{self, CARRIER_CLASS};
+use crate::slab;
 use crate::take_over;
-use crate::task::{Liveness, Next, Run, Scheduler, Task, TaskRef};
+use crate::task::{
+    EntityRef, HeaderRef, Liveness, Next, PollEnd, Run, Scheduler, Task, TaskRef, Upkeep,
+};
 use crate::timers::Timer;
 use crate::worker::{After, Worker};
+use heddle_arch::PreemptCount;
 use heddle_core::{Class, Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs};
 use heddle_sys::thread::Blocked;
 use std::any::Any;
@@ -47,39 +53,29 @@ impl<P: Policy> Scheduler for Shared<P> {
     #[inline]
     fn admit(&'static self, task: TaskRef, attrs: TaskAttrs) -> io::Result<()> {
         let worker = Worker::here().filter(|w| self.core.owns(w));
-        let this: &'static dyn Scheduler = self;
-        match task.get().owner() {
-            Some((owner, _)) if std::ptr::addr_eq(owner, this) => {}
-            _ => {
-                let id = self.slots.take()?;
-                task.get().adopt(this, id);
-                self.slots.all()[id.index()].host.set(task.addr() as u64);
-            }
+        if !task.get().is_thread_of(self.core.liveness()) {
+            let id = self.slots.take()?;
+            task.get().adopt(self, id);
+            self.slots.all()[id.index()].host.set(task.get().entity().addr() as u64);
         }
         task.get().reset();
-        let cpu = worker.map_or_else(|| self.core.next_cpu(), |w| w.cpu());
-        task.get().cpu.store(cpu as u32, Ordering::Relaxed);
-        self.slots.all()[task.get().id().index()].set_attrs(attrs);
-        match worker {
-            Some(w) => w.stats.spawned.add(1),
-            None => drop(self.core.spawned_outside.fetch_add(1, Ordering::Relaxed)),
-        }
+        self.begin_life(task.get().entity(), worker, attrs);
         Ok(())
     }
 
-    fn set_class(&self, task: TaskRef, class: Class) {
+    fn set_class(&self, task: EntityRef, class: Class) {
         let slot = &self.slots.all()[task.get().id().index()];
         slot.set_attrs(TaskAttrs { class, ..slot.attrs() });
     }
 
-    fn start(&'static self, task: TaskRef) {
+    fn start(&'static self, task: EntityRef) {
         self.core.recorder.name(task.get());
         let cpu = task.get().cpu.load(Ordering::Relaxed) as usize;
         self.driver(cpu, &Rng::new(0)).init(task.get().id());
         self.place(task, Enqueue::New);
     }
 
-    fn enqueue_woken(&'static self, task: TaskRef) {
+    fn enqueue_woken(&'static self, task: EntityRef) {
         self.place(task, Enqueue::Wakeup);
     }
 
@@ -89,9 +85,10 @@ impl<P: Policy> Scheduler for Shared<P> {
         let worker = unsafe { Worker::current() };
         let domain = self.domain_of(worker.cpu());
         domain.lock();
-        self.enqueue(domain, worker.cpu(), task, Enqueue::Yield);
+        let entity = task.entity();
+        self.enqueue(domain, worker.cpu(), entity.get(), Enqueue::Yield);
         let next = self.pick_directly(domain, worker);
-        if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
+        if next == Some(entity) {
             self.begin_turn(worker);
             domain.unlock();
             return None;
@@ -106,17 +103,18 @@ impl<P: Policy> Scheduler for Shared<P> {
         let domain = self.domain_of(worker.cpu());
         domain.lock();
         // Must precede the announcement: after it, a waker may write these.
-        task.set_run(Run::Absent);
-        task.home.store(domain.index, Ordering::Relaxed);
+        let entity = task.entity();
+        entity.get().set_run(Run::Absent);
+        entity.get().home.store(domain.index, Ordering::Relaxed);
         if !task.wake.begin_park() {
-            task.set_run(Run::Running);
+            entity.get().set_run(Run::Running);
             task.wake.finish_park();
             domain.unlock();
             return None;
         }
-        self.locked(domain, worker.cpu(), &domain.rng).block(task.id());
+        self.locked(domain, worker.cpu(), &domain.rng).block(entity.get().id());
         let next = self.pick_directly(domain, worker);
-        if next.is_some_and(|n| std::ptr::eq(n.get(), task)) {
+        if next == Some(entity) {
             // The task was woken meanwhile and is chosen to run.
             self.begin_turn(worker);
             task.wake.finish_park();
@@ -145,7 +143,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         worker.stats.preemptions.add(1);
         let domain = self.domain_of(worker.cpu());
         domain.lock();
-        self.enqueue(domain, worker.cpu(), task, Enqueue::Preempted);
+        self.enqueue(domain, worker.cpu(), task.entity().get(), Enqueue::Preempted);
         self.free_others(domain);
         // Through the loop: new input comes before preempted work (Aspen, section 3.2).
         if worker.looks_at_inputs() {
@@ -178,10 +176,12 @@ impl<P: Policy> Scheduler for Shared<P> {
         }
         let answer = if waiting { self.tick(worker, ran) } else { None };
         match answer {
-            Some(Resched::Now) => {
+            Some(Resched::Now) if self.may_preempt(task, worker) => {
                 worker.alarm.not_late();
                 return Some(self.preempt(task));
             }
+            // Too many polls hold a stack.
+            Some(Resched::Now) => worker.look_after(ran),
             Some(Resched::After(more)) => worker.look_after(more),
             Some(Resched::Until(limit)) => {
                 let quantum = core.settings.quantum.unwrap_or(limit);
@@ -212,12 +212,123 @@ impl<P: Policy> Scheduler for Shared<P> {
         worker.stats.exited.add(1);
         let domain = self.domain_of(worker.cpu());
         domain.lock();
-        task.set_run(Run::Absent);
+        task.entity().get().set_run(Run::Absent);
         self.locked(domain, worker.cpu(), &domain.rng).exit(task.id());
         let woken = self.wake_joiner_here(task, domain, worker.cpu());
         let next = self.pick_directly(domain, worker);
         self.free_others(domain);
         self.give_way(domain, worker, next, After::Exit { task: TaskRef::new(task), woken })
+    }
+
+    fn prepare_future(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<HeaderRef> {
+        if !self.has_carriers.load(Ordering::Acquire) {
+            self.make_carriers()?;
+        }
+        let worker = Worker::here().filter(|w| self.core.owns(w));
+        let future = match worker {
+            Some(w) => match w.slabs().take(class) {
+                Some(future) => future,
+                None => w.slabs().refill(class)?,
+            },
+            None => slab::take(class)?,
+        };
+        let entity = future.entity();
+        if !entity.get().belongs_to(self.core.liveness()) {
+            match self.slots.take() {
+                Ok(id) => {
+                    entity.get().adopt(self, id);
+                    self.slots.all()[id.index()].host.set(entity.addr() as u64);
+                }
+                Err(error) => {
+                    slab::give(class, [future].into_iter());
+                    return Err(error);
+                }
+            }
+        }
+        self.begin_life(entity, worker, attrs);
+        Ok(future)
+    }
+
+    fn recycle_future(&'static self, future: HeaderRef) {
+        let class = future.class();
+        match Worker::here().filter(|w| self.core.owns(w)) {
+            Some(w) if w.slabs().keep(future) => {
+                self.surrender_futures(class, w.slabs().surplus(class));
+            }
+            Some(_) => {}
+            None => self.surrender_futures(class, [future].into_iter()),
+        }
+    }
+
+    #[inline]
+    fn end_poll(&'static self, task: &'static Task, end: PollEnd) -> Option<Next> {
+        // SAFETY: the caller is a carrier with preemption off.
+        let worker = unsafe { Worker::current() };
+        let entity = task.entity();
+        let future = HeaderRef::of(entity).expect("a carrier carries a future");
+        if task.was_preempted.replace(false) {
+            self.core.preempted_polls.fetch_sub(1, Ordering::Relaxed);
+        }
+        let domain = self.domain_of(worker.cpu());
+        domain.lock();
+        entity.get().set_context(None);
+        let after = match end {
+            PollEnd::Pending => {
+                self.put_back(domain, worker, future);
+                After::Unlock
+            }
+            PollEnd::Ended => {
+                worker.stats.exited.add(1);
+                entity.get().set_run(Run::Absent);
+                self.locked(domain, worker.cpu(), &domain.rng).exit(entity.get().id());
+                After::End(future)
+            }
+        };
+        let next = self.pick_directly(domain, worker);
+        self.free_others(domain);
+        if let Some(next) = next.filter(|next| next.get().context().is_none()) {
+            Self::mount(task, next);
+            self.dispatch(worker, Some(next));
+            // A pending request was meant for the last future.
+            // SAFETY: as above.
+            unsafe { PreemptCount::set_depth(1) };
+            domain.unlock();
+            if let After::End(future) = after {
+                future.drop_reference();
+            }
+            return None;
+        }
+        // SAFETY: the lock is held, until this carrier is off its stack.
+        unsafe { domain.carriers() }.add(TaskRef::new(task));
+        Some(self.give_way(domain, worker, next, after))
+    }
+
+    #[cold]
+    fn keep_up(&'static self, task: &'static Task) {
+        // SAFETY: the caller is a carrier with preemption off.
+        let domain = self.domain_of(unsafe { Worker::current() }.cpu());
+        match task.upkeep.get() {
+            Upkeep::None => {}
+            // Without memory the next one is made where it is needed.
+            Upkeep::Make => drop(self.make_carriers_of(domain)),
+            Upkeep::End => {
+                domain.lock();
+                // SAFETY: the lock is held.
+                let surplus = unsafe { domain.carriers() }.take_surplus();
+                domain.unlock();
+                if let Some(surplus) = surplus {
+                    self.end_carrier(surplus);
+                }
+            }
+        }
+    }
+
+    fn answer_request(&'static self, task: &'static Task) -> Option<Next> {
+        // SAFETY: the caller is a task with preemption off.
+        let worker = unsafe { Worker::current() };
+        // A worker that has lost its CPU must let go of its task.
+        let yields = !worker.is_attached() || self.may_preempt(task, worker);
+        yields.then(|| self.preempt(task))
     }
 
     fn wake_joiner(&self, word: usize) {
@@ -235,6 +346,103 @@ impl<P: Policy> Scheduler for Shared<P> {
 }
 
 impl<P: Policy> Shared<P> {
+    /// Puts `future`, whose poll has returned no value, where it belongs: into the queue if it was woken meanwhile. The
+    /// lock of `domain`, the worker's, is held.
+    #[inline(always)]
+    fn put_back(&self, domain: &Domain<P>, worker: &Worker, future: HeaderRef) {
+        let (entity, state) = (future.entity().get(), &future.get().state);
+        // Must precede the end of the poll: after it, a waker may write these.
+        entity.set_run(Run::Absent);
+        entity.home.store(domain.index, Ordering::Relaxed);
+        let yields = state.is_woken_by_itself();
+        if !yields {
+            // Before anyone can enqueue it elsewhere.
+            self.locked(domain, worker.cpu(), &domain.rng).block(entity.id());
+        }
+        if state.end_poll() {
+            let why = if yields { Enqueue::Yield } else { Enqueue::Wakeup };
+            self.enqueue(domain, worker.cpu(), entity, why);
+        }
+    }
+
+    /// Begins the life of `task`, which has a number, on the CPU of the caller's `worker`, or on another if that is not
+    /// this runtime's.
+    #[inline]
+    fn begin_life(&self, task: EntityRef, worker: Option<&Worker>, attrs: TaskAttrs) {
+        let cpu = worker.map_or_else(|| self.core.next_cpu(), |w| w.cpu());
+        task.get().cpu.store(cpu as u32, Ordering::Relaxed);
+        self.slots.all()[task.get().id().index()].set_attrs(attrs);
+        match worker {
+            Some(w) => w.stats.spawned.add(1),
+            None => drop(self.core.spawned_outside.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Makes the first carriers.
+    #[cold]
+    fn make_carriers(&'static self) -> io::Result<()> {
+        for domain in &self.domains {
+            self.make_carriers_of(domain)?;
+        }
+        self.has_carriers.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes carriers until `domain` has as many as it needs.
+    fn make_carriers_of(&'static self, domain: &Domain<P>) -> io::Result<()> {
+        loop {
+            domain.lock();
+            // SAFETY: the lock is held.
+            let upkeep = unsafe { domain.carriers() }.upkeep();
+            domain.unlock();
+            if upkeep != Upkeep::Make {
+                return Ok(());
+            }
+            let carrier = carrier::make(self, CARRIER_CLASS)?;
+            domain.lock();
+            // SAFETY: as above.
+            unsafe { domain.carriers() }.add(carrier);
+            domain.unlock();
+        }
+    }
+
+    /// Ends a carrier that was free: it runs as a thread with nothing to do.
+    pub(super) fn end_carrier(&'static self, carrier: TaskRef) {
+        // Without a number it stays, and may be used later.
+        if self.admit(carrier, TaskAttrs::default()).is_ok() {
+            let has_ended = carrier.get().end.detach(|| ());
+            debug_assert!(!has_ended, "it has not run");
+            self.start(carrier.get().entity());
+        }
+    }
+
+    /// Returns whether the calling task may be preempted: a poll keeps its stack, and only so many may.
+    fn may_preempt(&self, task: &Task, worker: &Worker) -> bool {
+        if task.is_thread() || task.was_preempted.get() {
+            return true;
+        }
+        let preempted = &self.core.preempted_polls;
+        if preempted.load(Ordering::Relaxed) >= self.core.settings.max_preempted_polls {
+            worker.stats.polls_kept.add(1);
+            return false;
+        }
+        preempted.fetch_add(1, Ordering::Relaxed);
+        task.was_preempted.set(true);
+        true
+    }
+
+    /// Returns futures' memory to the pool, and their slots to this runtime.
+    #[cold]
+    fn surrender_futures(&self, class: u8, futures: impl Iterator<Item = HeaderRef>) {
+        let give = |future: &HeaderRef| {
+            let entity = future.entity().get();
+            let id = entity.id();
+            entity.disown();
+            self.slots.give(id);
+        };
+        slab::give(class, futures.inspect(give));
+    }
+
     /// Returns stacks to the global pool, and their slots to this runtime.
     #[cold]
     fn surrender(&self, class: u8, tasks: impl Iterator<Item = TaskRef>) {

@@ -5,7 +5,7 @@ use super::shared::Call;
 use crate::core_state::Placed;
 use crate::domain::Domain;
 use crate::join;
-use crate::task::{Run, Task, TaskRef};
+use crate::task::{EntityRef, Run, Task};
 use crate::worker::{Remote, Worker};
 use heddle_core::driver::{RunQueue, SearchResult, Victims};
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Rng, TaskId};
@@ -21,14 +21,14 @@ impl<P: Policy> Shared<P> {
     const ASKS_ALL: bool = Self::HOLDS_BACK && matches!(P::MODEL, Model::Central);
 
     /// Puts a new or woken task where the policy wants it, and makes sure that a worker runs it. Preemption is off.
-    pub(super) fn place(&'static self, task: TaskRef, why: Enqueue) {
+    pub(super) fn place(&'static self, task: EntityRef, why: Enqueue) {
         let worker = Worker::here().filter(|w| self.core.owns(w));
         let home = task.get().cpu.load(Ordering::Relaxed) as usize;
         let (from, id) = (worker.map_or(home, |w| w.cpu()), task.get().id());
         let cpu = self.choose(task, home, from, worker);
         let domain = self.domain_of(cpu);
         // The task itself may hold the lock while it leaves the CPU (see `WakeWord`): then use its inbox.
-        if worker.is_some_and(|w| w.cpu() == cpu) && !task.get().wake.is_on_cpu() {
+        if worker.is_some_and(|w| w.cpu() == cpu) && !task.get().is_on_cpu() {
             domain.lock();
             self.enqueue(domain, cpu, task.get(), why);
             domain.unlock();
@@ -90,7 +90,7 @@ impl<P: Policy> Shared<P> {
     /// run and ended, and its block may serve another task, hence the number from before. The answer then concerns a
     /// task that is gone, and a CPU may be notified in vain.
     #[cold]
-    fn make_way(&self, domain: &Domain<P>, cpu: usize, task: TaskRef, id: TaskId) -> bool {
+    fn make_way(&self, domain: &Domain<P>, cpu: usize, task: EntityRef, id: TaskId) -> bool {
         domain.lock();
         self.drain_inbox(domain);
         let waits = task.get().run() == Run::Queued
@@ -105,12 +105,12 @@ impl<P: Policy> Shared<P> {
     #[inline]
     pub(super) fn choose(
         &self,
-        task: TaskRef,
+        task: EntityRef,
         home: usize,
         from: usize,
         worker: Option<&Worker>,
     ) -> usize {
-        if self.core.cpus.len() == 1 || task.get().wake.is_on_cpu() {
+        if self.core.cpus.len() == 1 || task.get().is_on_cpu() {
             return home;
         }
         let (id, home) = (task.get().id(), CpuId(home as u16));
@@ -182,7 +182,7 @@ impl<P: Policy> Shared<P> {
             join::waiting_task(task).filter(|j| self.core.cpus.len() == 1 && self.is_mine(j.get()));
         let Some(joiner) = joiner.filter(|j| !j.get().wake.is_on_cpu()) else { return false };
         if joiner.get().wake.wake() {
-            self.enqueue(domain, cpu, joiner.get(), Enqueue::Wakeup);
+            self.enqueue(domain, cpu, joiner.get().entity().get(), Enqueue::Wakeup);
         }
         true
     }

@@ -4,7 +4,7 @@ use crate::core_state::Core;
 use crate::domain::Domain;
 use crate::engine::{Engine, EngineRef};
 use crate::slots::SlotTable;
-use crate::task::{Liveness, Run, Scheduler, Task, TaskRef};
+use crate::task::{Entity, EntityRef, Liveness, Run, Scheduler};
 use crate::trace::StepKind;
 use crate::worker::Worker;
 use heddle_core::driver::{Driver, Hook, Rule, RunQueue, TurnTime};
@@ -12,7 +12,7 @@ use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskId, Topo
 use std::io;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A scheduler under policy `P`.
 pub(crate) struct Shared<P: Policy> {
@@ -23,6 +23,8 @@ pub(crate) struct Shared<P: Policy> {
     pub(super) domains: Box<[Domain<P>]>,
     /// Each CPU's turns, kept if the policy asks how long tasks wait.
     pub(super) turns: Box<[Turns]>,
+    /// Whether each run queue has carriers: made with the first future.
+    pub(super) has_carriers: AtomicBool,
     /// The policy's shortest quantum in time stamp counter ticks; if the policy preempts, dispatches are time-stamped.
     pub(super) quantum_ticks: Option<u64>,
 }
@@ -65,7 +67,7 @@ pub(super) struct Call<'a, P: Policy> {
 }
 
 impl<P: Policy> Hook for Call<'_, P> {
-    type Claimed = TaskRef;
+    type Claimed = EntityRef;
 
     #[inline(always)]
     fn publish(&self, len: usize) {
@@ -73,7 +75,7 @@ impl<P: Policy> Hook for Call<'_, P> {
     }
 
     #[inline(always)]
-    fn claim(&self, id: TaskId) -> Option<TaskRef> {
+    fn claim(&self, id: TaskId) -> Option<EntityRef> {
         let task = self.shared.task_of(id)?;
         let queued_here = task.get().run() == Run::Queued
             && task.get().home.load(Ordering::Relaxed) == self.domain.index
@@ -106,18 +108,19 @@ impl<P: Policy> Hook for Call<'_, P> {
 
 impl<P: Policy> Shared<P> {
     pub(crate) fn new(core: Core, policy: P) -> io::Result<Self> {
-        let domains = match P::MODEL {
-            Model::PerCpu => core.cpus.len(),
-            Model::Central => 1,
+        let (domains, cpus) = match P::MODEL {
+            Model::PerCpu => (core.cpus.len(), 1),
+            Model::Central => (1, core.cpus.len()),
         };
         Ok(Shared {
             this: OnceLock::new(),
             slots: SlotTable::new()?,
-            domains: (0..domains as u32).map(|i| Domain::new(i, policy.queue())).collect(),
+            domains: (0..domains as u32).map(|i| Domain::new(i, cpus, policy.queue())).collect(),
             turns: match P::USES_EXPECTED_WAIT {
                 true => core.cpus.iter().map(|_| Turns::default()).collect(),
                 false => Box::default(),
             },
+            has_carriers: AtomicBool::new(false),
             quantum_ticks: core.settings.quantum.map(heddle_sys::clock::ns_to_ticks),
             core,
             policy,
@@ -177,15 +180,15 @@ impl<P: Policy> Shared<P> {
 
     /// Returns the task with this number, or `None` if no task ever had it.
     #[inline(always)]
-    pub(super) fn task_of(&self, id: TaskId) -> Option<TaskRef> {
+    pub(super) fn task_of(&self, id: TaskId) -> Option<EntityRef> {
         let address = self.slots.all().get(id.index())?.host.get() as usize;
         // SAFETY: zero, or what `prepare` stored before the number could reach the policy.
-        (address != 0).then(|| unsafe { TaskRef::from_addr(address) })
+        (address != 0).then(|| unsafe { EntityRef::from_addr(address) })
     }
 
     /// Puts a task that is off its stack into `domain`, whose lock is held.
     #[inline(always)]
-    pub(super) fn enqueue(&self, domain: &Domain<P>, cpu: usize, task: &Task, why: Enqueue) {
+    pub(super) fn enqueue(&self, domain: &Domain<P>, cpu: usize, task: &Entity, why: Enqueue) {
         task.home.store(domain.index, Ordering::Relaxed);
         task.set_run(Run::Queued);
         self.locked(domain, cpu, &domain.rng).enqueue(task.id(), why);
@@ -197,7 +200,7 @@ impl<P: Policy> Shared<P> {
     pub(super) fn drain_inbox(&self, domain: &Domain<P>) {
         domain.take_inbox(|node| {
             // SAFETY: only tasks are left in inboxes.
-            let task = unsafe { TaskRef::from_addr(node as usize) }.get();
+            let task = unsafe { EntityRef::from_addr(node as usize) }.get();
             let cpu = match P::MODEL {
                 Model::PerCpu => domain.index,
                 Model::Central => task.cpu.load(Ordering::Relaxed),
@@ -209,7 +212,7 @@ impl<P: Policy> Shared<P> {
 
     /// Returns the task that the worker runs next, chosen by the policy. The lock is held.
     #[inline(always)]
-    pub(super) fn pick(&self, domain: &Domain<P>, worker: &Worker) -> Option<TaskRef> {
+    pub(super) fn pick(&self, domain: &Domain<P>, worker: &Worker) -> Option<EntityRef> {
         let cpu = worker.cpu();
         if P::MODEL == Model::Central && self.core.settings.has_dispatcher {
             let task = self.core.collect(worker)?;

@@ -4,7 +4,7 @@
 //! Programs are built without descriptions of types, in release as in debug builds, so a debugger cannot tell where a
 //! field lies. [`TABLE`] says so, under the name `heddle_tasks`; `scripts/gdb/heddle.py` reads it.
 
-use super::Task;
+use super::{Entity, Task};
 use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -68,10 +68,10 @@ pub static TABLE: Table = Table {
     first: AtomicPtr::new(ptr::null_mut()),
     sp: offset_of!(Task, sp) as u32,
     fs: offset_of!(Task, fs) as u32,
-    run: offset_of!(Task, run) as u32,
+    run: (offset_of!(Task, own) + offset_of!(Entity, run)) as u32,
     end: offset_of!(Task, end) as u32,
-    cpu: offset_of!(Task, cpu) as u32,
-    id: offset_of!(Task, id) as u32,
+    cpu: (offset_of!(Task, own) + offset_of!(Entity, cpu)) as u32,
+    id: (offset_of!(Task, own) + offset_of!(Entity, id)) as u32,
     name: offset_of!(Task, name) as u32,
     extension: offset_of!(Task, extension) as u32,
 };

@@ -1,18 +1,26 @@
-//! Tasks: the control block, which lies on the task's stack; the handle to it; and the scheduler's interface to tasks.
+//! Tasks: the control block of a context, which lies on its stack; the handle to it; what of a task is scheduled, which
+//! futures have, too; and the scheduler's interface to tasks.
+//!
+//! A *thread* is a task with a context of its own, for life. A *future* has one only while it is polled: it borrows a
+//! *carrier*, which is a context without a task of its own (`futures`).
 
 pub(crate) mod debug;
+mod entity;
+mod future;
 mod scheduler;
 
-pub(crate) use scheduler::{Next, Scheduler};
+pub(crate) use entity::{Entity, EntityRef, NO_ID};
+pub(crate) use future::{Header, HeaderRef, Vtable};
+pub(crate) use scheduler::{Next, PollEnd, Scheduler};
 
 use crate::cpu_time::CpuTime;
 use heddle_core::TaskId;
-use heddle_sync::{EndWord, InboxNode, WakeWord};
+use heddle_sync::{EndWord, WakeWord};
 use std::arch::{asm, global_asm};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// Where a task is, as seen under its run queue's lock.
 ///
@@ -54,30 +62,31 @@ pub(crate) struct Destructor {
     pub(crate) object: *mut c_void,
 }
 
-/// The control block of a task, at the top of its stack.
+/// The control block of a context, at the top of its stack: of a thread, or of a carrier of futures.
 ///
 /// Blocks are never unmapped: a stale [`TaskRef`] points to a valid block, perhaps of a later task.
 #[repr(C, align(64))]
 pub(crate) struct Task {
-    /// Link in an inbox. First, so that its address is the task's.
-    pub(crate) inbox: InboxNode,
+    /// What is scheduled, if it is a thread. First, so that its address is the task's.
+    own: Entity,
     /// Saved stack pointer while the task is off CPU.
     pub(crate) sp: Cell<usize>,
     /// Thread control block.
     pub(crate) fs: usize,
     /// State of sleeping and waking.
     pub(crate) wake: WakeWord,
-    /// Index of its run queue; written under that queue's lock or by its waker.
-    pub(crate) home: AtomicU32,
-    /// CPU on which it was created or last ran.
-    pub(crate) cpu: AtomicU32,
-    run: AtomicU8,
+    /// What it runs: its own entity, or the future whose poll it carries. Written by itself, or under the lock of the
+    /// run queue while it is off its stack.
+    entity: Cell<*const Entity>,
     /// Whether it has ended, and its joiner.
     pub(crate) end: EndWord,
     sched: Cell<Option<&'static dyn Scheduler>>,
-    /// Whether `sched` still exists, for users other than the task itself.
-    liveness: AtomicPtr<Liveness>,
-    id: Cell<TaskId>,
+    /// As a carrier: what it is to see to before it polls.
+    pub(crate) upkeep: Cell<Upkeep>,
+    /// As a carrier: its poll was preempted, and is counted as such.
+    pub(crate) was_preempted: Cell<bool>,
+    /// As a free carrier: the next one.
+    pub(crate) next_carrier: Cell<Option<TaskRef>>,
     dtors: UnsafeCell<Vec<Destructor>>,
     has_keys: Cell<bool>,
     /// It keeps the kernel thread on which it was found blocked, without a CPU of the runtime's ([`crate::raw`]).
@@ -89,11 +98,18 @@ pub(crate) struct Task {
     pub(crate) stack: Stack,
     /// The block that was made before this one ([`debug`]).
     next_of_all: AtomicPtr<Task>,
-    /// Number of tasks that its runtime created before it.
-    #[cfg(feature = "trace")]
-    pub(crate) number: std::sync::atomic::AtomicU64,
     /// Start of the closure and the first frame; everything below is free.
     pub(crate) top: Cell<usize>,
+}
+
+/// What a carrier that was taken from the free ones sees to before it polls, where it may allocate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upkeep {
+    None,
+    /// Too few are left: make one.
+    Make,
+    /// Too many are left: end one.
+    End,
 }
 
 /// The memory of a task.
@@ -164,17 +180,16 @@ fn set_current(task: *const Task) {
 impl Task {
     pub(crate) fn new(fs: usize, stack: Stack) -> Task {
         Task {
-            inbox: InboxNode::default(),
+            own: Entity::new(false),
             sp: Cell::new(0),
             fs,
             wake: WakeWord::new(),
-            home: AtomicU32::new(0),
-            cpu: AtomicU32::new(0),
-            run: AtomicU8::new(Run::Absent as u8),
+            entity: Cell::new(ptr::null()),
             end: EndWord::new(),
             sched: Cell::new(None),
-            liveness: AtomicPtr::new(ptr::null_mut()),
-            id: Cell::new(TaskId(u32::MAX)),
+            upkeep: Cell::new(Upkeep::None),
+            was_preempted: Cell::new(false),
+            next_carrier: Cell::new(None),
             dtors: UnsafeCell::default(),
             has_keys: Cell::new(false),
             keeps_thread: AtomicBool::new(false),
@@ -183,8 +198,6 @@ impl Task {
             cpu_time: CpuTime::default(),
             stack,
             next_of_all: AtomicPtr::new(ptr::null_mut()),
-            #[cfg(feature = "trace")]
-            number: std::sync::atomic::AtomicU64::new(0),
             top: Cell::new(0),
         }
     }
@@ -206,24 +219,29 @@ impl Task {
         set_current(ptr::null());
     }
 
+    /// Returns what it runs: its own entity, or the future whose poll it carries.
+    #[inline(always)]
+    pub(crate) fn entity(&self) -> EntityRef {
+        // SAFETY: set with the scheduler, before anything asks, to an entity, which is never unmapped.
+        EntityRef::new(unsafe { &*self.entity.get() })
+    }
+
+    /// Makes it run `entity` from now on. See [`Task::entity`].
+    #[inline(always)]
+    pub(crate) fn set_entity(&self, entity: EntityRef) {
+        self.entity.set(entity.get());
+    }
+
+    /// Returns whether it runs as a thread, not as a carrier of futures.
+    #[inline(always)]
+    pub(crate) fn is_thread(&self) -> bool {
+        ptr::eq(self.entity.get(), &raw const self.own)
+    }
+
+    /// Returns the number of the task that it runs.
     #[inline]
     pub(crate) fn id(&self) -> TaskId {
-        self.id.get()
-    }
-
-    #[inline]
-    pub(crate) fn run(&self) -> Run {
-        match self.run.load(Ordering::Relaxed) {
-            0 => Run::Absent,
-            1 => Run::Queued,
-            _ => Run::Running,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn set_run(&self, run: Run) {
-        debug_assert!(self.run().can_become(run), "{}: {:?} to {run:?}", self.id(), self.run());
-        self.run.store(run as u8, Ordering::Relaxed);
+        self.entity().get().id()
     }
 
     /// Returns whether it began as a kernel thread, whose stack and thread-local variables it has ([`crate::adopt`]).
@@ -238,30 +256,30 @@ impl Task {
         self.sched.get().expect("a task that runs or waits has a scheduler")
     }
 
-    /// Returns the runtime that the block last belonged to, with its id there.
-    pub(crate) fn owner(&self) -> Option<(&'static dyn Scheduler, TaskId)> {
-        self.sched.get().map(|s| (s, self.id.get()))
+    /// Returns whether it is a thread with a number in the runtime of `owner`.
+    pub(crate) fn is_thread_of(&self, owner: &'static Liveness) -> bool {
+        self.own.belongs_to(owner) && self.is_thread()
     }
 
     /// Returns the liveness of the task's runtime; `None` if the block has no runtime.
     #[inline]
     pub(crate) fn liveness(&self) -> Option<&'static Liveness> {
-        // SAFETY: null, or the reference that `adopt` stored.
-        unsafe { self.liveness.load(Ordering::Acquire).as_ref() }
+        self.own.liveness()
     }
 
-    /// Assigns the block to a runtime. The caller is the block's only owner.
-    pub(crate) fn adopt(&self, owner: &'static dyn Scheduler, id: TaskId) {
-        self.liveness.store(ptr::from_ref(owner.liveness()).cast_mut(), Ordering::Release);
+    /// Assigns the block to a runtime, as a thread if it has a number there ([`NO_ID`]: as a carrier). The caller is
+    /// the block's only owner.
+    pub(crate) fn adopt(&'static self, owner: &'static dyn Scheduler, id: TaskId) {
+        self.own.adopt(owner, id);
+        self.own.set_context(Some(self));
         self.sched.set(Some(owner));
-        self.id.set(id);
+        self.set_entity(EntityRef::new(&self.own));
     }
 
     /// Detaches the block from its runtime. The caller is the block's only owner.
     pub(crate) fn disown(&self) {
-        self.liveness.store(ptr::null_mut(), Ordering::Release);
+        self.own.disown();
         self.sched.set(None);
-        self.id.set(TaskId(u32::MAX));
     }
 
     /// Clears the state of the previous task. The caller is the block's only owner.
@@ -335,8 +353,8 @@ impl TaskRef {
 mod tests {
     use super::*;
 
-    fn task() -> Task {
-        Task::new(0, Stack { base: 0, size: 0, class: 0 })
+    fn task() -> Entity {
+        Entity::new(false)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The scheduler's interface to tasks.
 
-use super::{Liveness, Task, TaskRef};
+use super::{EntityRef, HeaderRef, Liveness, Task, TaskRef};
 use crate::liveness::Owned;
 use crate::timers::Timer;
 use heddle_core::{Class, TaskAttrs};
@@ -18,6 +18,15 @@ pub(crate) struct Next {
     pub(crate) fs: usize,
 }
 
+/// How a poll ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PollEnd {
+    /// The future waits, or was woken meanwhile.
+    Pending,
+    /// It has ended, and its output is in place or dropped.
+    Ended,
+}
+
 /// The scheduler as seen by tasks and their wakers, independent of its policy. The runtime's own threads use
 /// [`crate::engine::Engine`]. All methods are called with preemption off; those that take the calling task are called
 /// in that task.
@@ -33,11 +42,23 @@ pub(crate) trait Scheduler: Owned {
     /// Gives a task that is in no runtime a slot and attributes.
     fn admit(&'static self, task: TaskRef, attrs: TaskAttrs) -> io::Result<()>;
     /// Changes the class of a task of this runtime. The policy sees it when it next asks.
-    fn set_class(&self, task: TaskRef, class: Class);
+    fn set_class(&self, task: EntityRef, class: Class);
     /// Makes a prepared task runnable.
-    fn start(&'static self, task: TaskRef);
-    /// Makes a woken task runnable. The caller was asked to enqueue it by [`heddle_sync::WakeWord::wake`].
-    fn enqueue_woken(&'static self, task: TaskRef);
+    fn start(&'static self, task: EntityRef);
+    /// Makes a woken task runnable. The caller was asked to enqueue it by [`heddle_sync::WakeWord::wake`] or
+    /// [`heddle_sync::PollWord::wake`].
+    fn enqueue_woken(&'static self, task: EntityRef);
+    /// Returns memory of size class `class` with a number and attributes for a new future, without its contents.
+    fn prepare_future(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<HeaderRef>;
+    /// Recycles the memory of a future to which no references remain.
+    fn recycle_future(&'static self, future: HeaderRef);
+    /// The calling carrier has polled its future, with this outcome, and takes on the next one. Returns what runs
+    /// instead, if there is no other future without a context to be polled; it is among the free carriers then.
+    fn end_poll(&'static self, task: &'static Task, end: PollEnd) -> Option<Next>;
+    /// The calling carrier, taken from the free ones, sees to them.
+    fn keep_up(&'static self, task: &'static Task);
+    /// The calling task was asked to yield. Puts it back into the queue, unless too many preempted polls exist.
+    fn answer_request(&'static self, task: &'static Task) -> Option<Next>;
     /// Yields the calling task; `None` if no other task is runnable.
     fn yield_now(&'static self, task: &'static Task) -> Option<Next>;
     /// Parks the calling task until it is woken; `None` if it was woken already.

@@ -20,6 +20,7 @@ mod turns;
 
 use crate::config::ConfigError;
 use crate::engine::Engine;
+use crate::futures;
 use crate::preempt::{NoPreempt, no_preempt};
 use crate::spawn::Builder;
 use crate::sync::Semaphore;
@@ -32,8 +33,10 @@ use heddle_arch::PreemptCount;
 use heddle_core::{CpuInfo, Ns, TaskAttrs};
 use heddle_sys::clock;
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
 use turns::{Activity, Turns};
 
 /// A task of a workload.
@@ -70,9 +73,18 @@ pub enum Step {
 /// The maximum number of steps in a schedule.
 const STEPS: usize = 1 << 20;
 
-/// Returns the schedule of `jobs` under the policy `text`, on `cpus` CPUs that are equally near to each other. Time
-/// starts at zero. Tasks are numbered in order of arrival; those that arrive at the same time keep the order of `jobs`.
-/// They are assigned to the CPUs in turn, starting with the second CPU, as in the simulator.
+/// What the tasks of a workload are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Threads.
+    Threads,
+    /// Futures: they yield and block at an await, and sleep within a poll.
+    Futures,
+}
+
+/// Returns the schedule of `jobs`, each a task of this `kind`, under the policy `text`, on `cpus` CPUs that are equally
+/// near to each other. Time starts at zero. Tasks are numbered in order of arrival; those that arrive at the same time
+/// keep the order of `jobs`. They are assigned to the CPUs in turn, starting with the second CPU, as in the simulator.
 ///
 /// # Errors
 /// [`ConfigError`], for instance if the policy does not exist.
@@ -80,6 +92,7 @@ const STEPS: usize = 1 << 20;
 /// # Panics
 /// If the schedule has more than a million steps, the most that can be recorded.
 pub fn schedule(
+    kind: Kind,
     text: &str,
     cpus: u16,
     jobs: &[Job],
@@ -89,7 +102,7 @@ pub fn schedule(
     let runtime = RuntimeBuilder::new().policy(text).workers(1).build_on(machine(cpus))?;
     // Policies may divide time into intervals, which must be the same in every run.
     clock::restart();
-    let Trace { steps, lost } = run(&runtime, jobs);
+    let Trace { steps, lost } = run(&runtime, kind, jobs);
     assert_eq!(lost, 0, "the schedule has more than {STEPS} steps");
     Ok(steps)
 }
@@ -103,10 +116,11 @@ fn machine(cpus: u16) -> Vec<CpuInfo> {
 }
 
 /// Runs `jobs` on `runtime`.
-fn run(runtime: &Runtime, jobs: &[Job]) -> Trace {
+fn run(runtime: &Runtime, kind: Kind, jobs: &[Job]) -> Trace {
     let core = runtime.engine.core();
     let turns = Turns::new(core.cpus.len());
-    let driver = Arc::new(Driver { engine: runtime.engine, pending: Mutex::default(), turns });
+    let driver =
+        Arc::new(Driver { engine: runtime.engine, kind, pending: Mutex::default(), turns });
     for job in jobs {
         driver.schedule(job.at, Event::Arrival(job.clone()));
     }
@@ -135,6 +149,7 @@ impl Drop for CloseOnDrop<'_> {
 /// The pending events, and the runtime on which they happen.
 struct Driver {
     engine: &'static dyn Engine,
+    kind: Kind,
     pending: Mutex<BTreeMap<(Ns, usize), Event>>,
     turns: Turns,
 }
@@ -144,7 +159,13 @@ enum Event {
     /// A task is created.
     Arrival(Job),
     /// A blocked task is woken; it last ran on this CPU.
-    Wake(Arc<Semaphore>, usize),
+    Wake(Sleeper, usize),
+}
+
+/// Who is blocked.
+enum Sleeper {
+    Thread(Arc<Semaphore>),
+    Future(Waker),
 }
 
 impl Driver {
@@ -231,15 +252,28 @@ impl Driver {
         let next = self.pending().pop_first().expect("an event");
         let home = match next.1 {
             Event::Wake(sleeper, home) => {
-                sleeper.release(1);
+                match sleeper {
+                    Sleeper::Thread(sleeper) => sleeper.release(1),
+                    Sleeper::Future(waker) => waker.wake(),
+                }
                 home
             }
             Event::Arrival(job) => {
-                let (driver, builder) = (self.clone(), Builder::new().with_attrs(job.attrs));
-                // SAFETY: the closure borrows nothing.
-                let spawned =
-                    unsafe { builder.spawn_on(self.engine, move || driver.run_steps(&job.steps)) };
-                spawned.expect("memory for a task").home()
+                let driver = self.clone();
+                match self.kind {
+                    Kind::Threads => {
+                        let builder = Builder::new().with_attrs(job.attrs);
+                        // SAFETY: the closure borrows nothing.
+                        let spawned = unsafe {
+                            builder.spawn_on(self.engine, move || driver.run_steps(&job.steps))
+                        };
+                        spawned.expect("memory for a task").home()
+                    }
+                    Kind::Futures => {
+                        let steps = Steps { driver, steps: job.steps.into_iter() };
+                        futures::spawn_at_home(self.engine, job.attrs, steps)
+                    }
+                }
             }
         };
         self.engine.take_inboxes();
@@ -266,9 +300,15 @@ impl Driver {
 
     fn wait(&self, time: Ns) {
         let sleeper = Arc::new(Semaphore::new(0));
-        let home = Task::current().expect("a task waits").cpu.load(Ordering::Relaxed) as usize;
-        self.schedule(clock::now() + time, Event::Wake(sleeper.clone(), home));
+        self.wake_after(time, Sleeper::Thread(sleeper.clone()));
         sleeper.acquire().forget();
+    }
+
+    /// Schedules that the calling task is woken.
+    fn wake_after(&self, time: Ns, sleeper: Sleeper) {
+        let task = Task::current().expect("a task waits").entity().get();
+        let home = task.cpu.load(Ordering::Relaxed) as usize;
+        self.schedule(clock::now() + time, Event::Wake(sleeper, home));
     }
 
     /// Uses the CPU for `left`, not counting the time in which other tasks have it. Returns with preemption off.
@@ -298,6 +338,41 @@ impl Driver {
                 no_preempt(|| ());
             }
         }
+    }
+}
+
+/// [`Driver::run_steps`] as a future.
+struct Steps {
+    driver: Arc<Driver>,
+    steps: std::vec::IntoIter<Step>,
+}
+
+impl Future for Steps {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut held = None;
+        let end = loop {
+            let Some(step) = self.steps.next() else { break Poll::Ready(()) };
+            match step {
+                Step::Run(work) => {
+                    drop(held);
+                    held = Some(self.driver.compute(work));
+                }
+                Step::Yield => {
+                    cx.waker().wake_by_ref();
+                    break Poll::Pending;
+                }
+                Step::Block(time) => {
+                    self.driver.wake_after(time, Sleeper::Future(cx.waker().clone()));
+                    break Poll::Pending;
+                }
+                Step::Sleep(time) => sleep_until(clock::now() + time),
+            }
+        };
+        // The poll ends with preemption off.
+        std::mem::forget(held);
+        end
     }
 }
 

@@ -1,0 +1,89 @@
+//! Waking, cancelling and freeing futures.
+
+use crate::preempt::NoPreempt;
+use crate::slab;
+use crate::task::{HeaderRef, Task};
+use crate::wake::reach;
+use std::task::{RawWaker, RawWakerVTable};
+
+impl HeaderRef {
+    /// The future's runtime ends before it. Returns whether [`HeaderRef::wake_handle_of_lost`] must be called, once.
+    /// May be called without a reference while no number of its runtime is given back.
+    pub(crate) fn lose(self) -> bool {
+        self.get().state.lose()
+    }
+
+    /// Tells the handle that the future is lost.
+    pub(crate) fn wake_handle_of_lost(self) {
+        // SAFETY: `lose` has left the waker to its caller, with a reference.
+        unsafe { self.take_waker() }.wake();
+        self.drop_reference();
+    }
+
+    /// Wakes the future; for anyone who has a reference.
+    #[inline]
+    pub(crate) fn wake(self) {
+        let by_itself = Task::current().is_some_and(|task| task.entity() == self.entity());
+        if self.get().state.wake(by_itself) {
+            self.enqueue();
+        }
+    }
+
+    /// Cancels the future; for anyone who has a reference.
+    pub(crate) fn cancel(self) {
+        if self.get().state.cancel() {
+            self.enqueue();
+        }
+    }
+
+    #[inline]
+    fn enqueue(self) {
+        let _guard = NoPreempt::new();
+        // A future of a runtime that was dropped is never polled again.
+        reach(self.entity(), |sched| sched.enqueue_woken(self.entity()));
+    }
+
+    /// Drops a reference of the caller's.
+    #[inline]
+    pub(crate) fn drop_reference(self) {
+        if self.get().state.drop_reference() {
+            self.free();
+        }
+    }
+
+    /// Recycles the memory.
+    fn free(self) {
+        let _guard = NoPreempt::new();
+        if reach(self.entity(), |sched| sched.recycle_future(self)).is_none() {
+            self.get().entity.disown();
+            slab::give(self.class(), [self].into_iter());
+        }
+    }
+
+    /// Returns a waker without a reference of its own.
+    #[inline(always)]
+    pub(super) fn raw_waker(self) -> RawWaker {
+        RawWaker::new(self.at().cast_const().cast(), &WAKER)
+    }
+}
+
+static WAKER: RawWakerVTable = RawWakerVTable::new(
+    |at| {
+        let header = header_at(at);
+        header.get().state.add_reference();
+        header.raw_waker()
+    },
+    |at| {
+        let header = header_at(at);
+        header.wake();
+        header.drop_reference();
+    },
+    |at| header_at(at).wake(),
+    |at| header_at(at).drop_reference(),
+);
+
+#[inline(always)]
+fn header_at(at: *const ()) -> HeaderRef {
+    // SAFETY: the data of a waker is a header's address (`raw_waker`).
+    unsafe { HeaderRef::from_addr(at as usize) }
+}
