@@ -28,6 +28,7 @@
 //! | `select!` (as crossbeam's) | [`select!`]: channels, times, cancellation |
 //! | `CancellationToken` | [`sync::CancellationToken`]: ends waits, never a task |
 //! | `tokio::spawn`, `block_on` | [`task::spawn`], [`block_on`], [`Runtime::block_on`]: async tasks |
+//! | tokio's `JoinSet`, `LocalSet`, `spawn_blocking` | [`task::JoinSet`], [`task::LocalSet`], [`task::spawn_blocking`] |
 //! | `thread_local!` | the same: each task has its own |
 //! | `task_local!` | [`task_local!`]: a value for the length of a call |
 //! | `thread::sleep` | [`time::sleep`], [`time::timeout`], [`time::interval`], [`time::after`] |
@@ -48,8 +49,8 @@
 pub use heddle_core::{Class, Ns};
 pub use heddle_rt::{
     AccessError, Builder, ConfigError, JoinHandle, JoinSet, LocalKey, Mechanism, Runtime,
-    RuntimeBuilder, RuntimeDropped, STACK_CLASSES, Scope, ScopedJoinHandle, Stats, TlsMode,
-    block_on, blocking, in_task, no_preempt, panic_message, scope, select, spawn, stats,
+    RuntimeBuilder, RuntimeDropped, STACK_CLASSES, Scope, ScopedJoinHandle, ScopedTask, Stats,
+    TlsMode, block_on, blocking, in_task, no_preempt, panic_message, scope, select, spawn, stats,
     task_local, task_name, yield_now,
 };
 pub use heddle_rt::{alloc, sync};
@@ -163,7 +164,8 @@ pub use heddle_rt::signal;
 /// ```
 pub mod task {
     pub use heddle_rt::futures::{
-        AbortHandle, Builder, JoinError, JoinHandle, YieldNow, spawn, yield_now,
+        AbortHandle, Builder, JoinError, JoinHandle, JoinSet, LocalJoinHandle, LocalSet, YieldNow,
+        spawn, spawn_blocking, spawn_local, yield_now,
     };
 }
 

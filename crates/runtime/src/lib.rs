@@ -135,10 +135,10 @@ pub use join_set::JoinSet;
 pub use pool::STACK_CLASSES;
 pub use preempt::{Mechanism, no_preempt};
 pub use runtime::Runtime;
-pub use scope::{Scope, ScopedJoinHandle, scope};
+pub use scope::{Scope, ScopedJoinHandle, ScopedTask, scope};
 pub use spawn::{Builder, JoinHandle, RuntimeDropped, panic_message};
 pub use stats::Stats;
-pub use task_local::{AccessError, LocalKey};
+pub use task_local::{AccessError, LocalKey, TaskLocalFuture};
 pub use time::{After, Elapsed, Interval, after, interval, now, sleep, sleep_until, timeout};
 pub use tls::TlsMode;
 

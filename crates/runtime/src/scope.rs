@@ -1,14 +1,18 @@
 //! Tasks that borrow from their creator.
 
 use crate::ambient;
+use crate::futures::{self, spawn_borrowing};
 use crate::spawn::{Builder, JoinHandle};
 use crate::sync::{Mutex, WaitQueue};
+use heddle_core::TaskAttrs;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 #[derive(Default)]
@@ -127,6 +131,102 @@ impl<'scope> Scope<'scope, '_> {
         // SAFETY: the scope returns only once `running` is dropped, and by then the task uses nothing that it borrowed.
         let handle = unsafe { builder.spawn_on(sched, f) }?;
         Ok(ScopedJoinHandle { handle, packet, _scope: PhantomData })
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Creates an async task that may borrow anything that outlives the scope, which waits for it: a scope that could
+    /// be left at an await would be unsound, because a future can be forgotten. Inside a poll the scope holds its stack
+    /// meanwhile, and its worker runs others.
+    ///
+    /// ```
+    /// let mut counts = [0; 3];
+    /// heddle_rt::scope(|s| {
+    ///     for count in &mut counts {
+    ///         drop(s.spawn_async(async { *count += 1 }));
+    ///     }
+    /// });
+    /// assert_eq!(counts, [1, 1, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// If the system has no memory.
+    pub fn spawn_async<F>(&'scope self, future: F) -> ScopedTask<'scope, F::Output>
+    where
+        F: Future + Send + 'scope,
+        F::Output: Send + 'scope,
+    {
+        let state = self.state.clone();
+        state.running.fetch_add(1, Ordering::Relaxed);
+        let packet = Arc::new(Packet { state: state.clone(), result: Mutex::new(None) });
+        let (running, theirs) = (Running(state), packet.clone());
+        let task =
+            Scoped { future: Some(Box::pin(future)), packet: Some(theirs), _running: running };
+        let spawned = ambient::scheduler().and_then(|sched| {
+            // SAFETY: the scope returns only once `running` is dropped, and by then the future and its value are.
+            unsafe { spawn_borrowing(sched, TaskAttrs::default(), task) }
+        });
+        let handle = spawned.expect("cannot create a task");
+        ScopedTask { handle, packet, _scope: PhantomData }
+    }
+}
+
+/// A future of a scope. What it borrows is dropped before `_running`, however it ends.
+struct Scoped<F: Future> {
+    future: Option<Pin<Box<F>>>,
+    packet: Option<Arc<Packet<F::Output>>>,
+    _running: Running,
+}
+
+impl<F: Future> Future for Scoped<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let future = self.future.as_mut().expect("not polled after it is ready");
+        let result = match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(value)) => Ok(value),
+            Err(panic) => Err(panic),
+        };
+        self.future = None;
+        if let Some(packet) = self.packet.take() {
+            *packet.result.lock() = Some(result);
+        }
+        Poll::Ready(())
+    }
+}
+
+/// A handle to await the end of an async task of a scope; see [`Scope::spawn_async`].
+pub struct ScopedTask<'scope, T> {
+    handle: futures::JoinHandle<()>,
+    packet: Arc<Packet<T>>,
+    _scope: PhantomData<&'scope ()>,
+}
+
+impl<T> ScopedTask<'_, T> {
+    /// Cancels the task; see [`futures::JoinHandle::abort`].
+    pub fn abort(&self) {
+        self.handle.abort();
+    }
+
+    /// Returns whether the task has ended.
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    /// Waits for the task's value. Returns `None` if it was aborted.
+    ///
+    /// # Errors
+    /// The payload of the task's panic.
+    pub fn join(self) -> std::thread::Result<Option<T>> {
+        let _ = crate::block_on(self.handle);
+        self.packet.result.lock().take().transpose()
+    }
+}
+
+impl<T> fmt::Debug for ScopedTask<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopedTask").field("is_finished", &self.is_finished()).finish()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::thread::LocalKey as ThreadLocalKey;
 
 /// Declares variables that have a value for the duration of a call, in the shape of tokio's `task_local!`: values that
@@ -75,6 +77,23 @@ impl<T: 'static> LocalKey<T> {
         f()
     }
 
+    /// Returns a future that polls `future` with this value of the variable. The value moves with the future, also from
+    /// one thread to another, and is dropped with it.
+    ///
+    /// ```
+    /// heddle_rt::task_local! {
+    ///     static REQUEST: u64;
+    /// }
+    /// let number = heddle_rt::block_on(REQUEST.scope_async(7, async {
+    ///     heddle_rt::futures::yield_now().await;
+    ///     REQUEST.get()
+    /// }));
+    /// assert_eq!(number, 7);
+    /// ```
+    pub fn scope_async<F: Future>(&'static self, value: T, future: F) -> TaskLocalFuture<T, F> {
+        TaskLocalFuture { key: self, value: Some(value), future: Some(future) }
+    }
+
     /// Same as [`LocalKey::scope`]; tokio's name for functions that are not asynchronous.
     pub fn sync_scope<R>(&'static self, value: T, f: impl FnOnce() -> R) -> R {
         self.scope(value, f)
@@ -109,6 +128,79 @@ impl<T: 'static> LocalKey<T> {
 
     fn exchange(&self, value: Option<T>) -> Option<T> {
         self.slot.replace(value)
+    }
+}
+
+/// The future of [`LocalKey::scope_async`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct TaskLocalFuture<T: 'static, F> {
+    key: &'static LocalKey<T>,
+    /// Its value between two polls.
+    value: Option<T>,
+    /// Pinned; `None` once it is dropped.
+    future: Option<F>,
+}
+
+impl<T: 'static, F: Future> TaskLocalFuture<T, F> {
+    /// Calls `f` on the future, in the scope.
+    fn enter<R>(self: Pin<&mut Self>, f: impl FnOnce(Pin<&mut Option<F>>) -> R) -> R {
+        // SAFETY: `future` is pinned with this and never moved; the other fields are not pinned.
+        let (this, future) = unsafe {
+            let this = self.get_unchecked_mut();
+            (&mut (this.key, &mut this.value), Pin::new_unchecked(&mut this.future))
+        };
+        let outer = this.0.exchange(this.1.take());
+        let _leave = Leave { key: this.0, value: this.1, outer };
+        f(future)
+    }
+}
+
+/// Takes a future's value back, including after a panic.
+struct Leave<'a, T: 'static> {
+    key: &'static LocalKey<T>,
+    value: &'a mut Option<T>,
+    outer: Option<T>,
+}
+
+impl<T> Drop for Leave<'_, T> {
+    fn drop(&mut self) {
+        *self.value = self.key.exchange(self.outer.take());
+    }
+}
+
+impl<T: 'static, F: Future> Future for TaskLocalFuture<T, F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.enter(|mut future| {
+            let polled =
+                future.as_mut().as_pin_mut().expect("not polled after it is ready").poll(cx);
+            if polled.is_ready() {
+                future.set(None);
+            }
+            polled
+        })
+    }
+}
+
+impl<T: 'static, F> Drop for TaskLocalFuture<T, F> {
+    fn drop(&mut self) {
+        if self.future.is_some() {
+            let leave = Leave {
+                outer: self.key.exchange(self.value.take()),
+                key: self.key,
+                value: &mut self.value,
+            };
+            // Its destructors see the value. It is dropped where it was pinned.
+            self.future = None;
+            drop(leave);
+        }
+    }
+}
+
+impl<T: 'static, F> fmt::Debug for TaskLocalFuture<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskLocalFuture").finish_non_exhaustive()
     }
 }
 

@@ -2,14 +2,22 @@
 //!
 //! The design, with measurements and the decisions about semantics, is in `docs/design/async.md`.
 
+mod blocking;
 mod error;
 mod handle;
+mod join_set;
+mod local;
 mod spawn;
 mod typed;
 
+pub use blocking::spawn_blocking;
 pub use error::JoinError;
 pub use handle::{AbortHandle, JoinHandle};
+pub use join_set::JoinSet;
+pub use local::{LocalJoinHandle, LocalSet, spawn_local};
 pub use spawn::{Builder, YieldNow, spawn, yield_now};
+
+pub(crate) use spawn::spawn_borrowing;
 
 #[cfg(all(virtual_time, feature = "trace"))]
 pub(crate) use spawn::spawn_at_home;

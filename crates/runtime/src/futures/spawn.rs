@@ -113,6 +113,24 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    // SAFETY: it borrows nothing.
+    unsafe { spawn_borrowing(sched, attrs, future) }
+}
+
+/// Creates a task of `sched`.
+///
+/// # Safety
+/// Everything that `F` and its output borrow outlives the task and its handle.
+#[inline(always)]
+pub(crate) unsafe fn spawn_borrowing<F>(
+    sched: &'static dyn Scheduler,
+    attrs: TaskAttrs,
+    future: F,
+) -> io::Result<JoinHandle<F::Output>>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
     // SAFETY: the tables are those of the futures, and their outputs are taken as `F`'s.
     let header = unsafe {
         match const { class_of::<F>() } {
