@@ -42,9 +42,12 @@
 //! | | [`no_preempt`] around what must not be interrupted |
 //! | | [`policy`]: a scheduling policy of your own |
 //!
-//! What is different from threads of the kernel: `std::sync` locks work, but block the worker (which is noticed after
-//! a millisecond); `pthread_exit` must not be called; after `fork` the child runs only the forking task and should
-//! `exec`.
+//! The locks, channels and `thread::park` of `std`, and parking_lot's, park the task that waits, as Heddle's own do:
+//! they wait by futexes, which Heddle serves. A lock of a C library (`pthread_mutex_lock`) blocks the worker, which is
+//! noticed after a millisecond.
+//!
+//! What is different from threads of the kernel: `pthread_exit` must not be called; after `fork` the child runs only
+//! the forking task and should `exec`.
 
 pub use heddle_core::{Class, Ns};
 pub use heddle_rt::{

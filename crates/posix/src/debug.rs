@@ -3,7 +3,7 @@
 
 use crate::sched::Wishes;
 use crate::thread::Thread;
-use crate::wait::{LOT, Waiter};
+use heddle_rt::raw::lot::{LOT, Waiter};
 use heddle_sync::{Lot, LotLayout};
 use std::mem::offset_of;
 

@@ -1,5 +1,7 @@
 //! Results as C functions return them.
 
+pub(crate) use heddle_rt::raw::of_kernel;
+
 use std::ffi::c_int;
 
 /// Returns the calling thread's `errno`.
@@ -18,13 +20,4 @@ pub(crate) fn set(error: c_int) {
 pub(crate) fn fail(error: c_int) -> c_int {
     set(error);
     -1
-}
-
-/// Converts a system call's result: -1 with `errno` set if it is an error.
-pub(crate) fn of_kernel(result: isize) -> isize {
-    if (-4095..0).contains(&result) {
-        set(-result as c_int);
-        return -1;
-    }
-    result
 }

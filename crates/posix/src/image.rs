@@ -6,14 +6,13 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A range of addresses. Empty until the constructor has run; there is no second thread before.
-#[repr(C)]
 pub(crate) struct Image {
     start: AtomicUsize,
     size: AtomicUsize,
 }
 
 /// The preloaded library: its code, runtime included, and its data. In the archive, which is part of the program, only
-/// its code, which `scripts/archive` has put into a section of its own. Read by the stub of `syscall`, too.
+/// its code, which `scripts/archive` has put into a section of its own.
 pub(crate) static IMAGE: Image = Image { start: AtomicUsize::new(0), size: AtomicUsize::new(0) };
 
 static IS_ARCHIVE: AtomicBool = AtomicBool::new(false);
@@ -22,6 +21,11 @@ impl Image {
     #[inline]
     fn contains(&self, address: usize) -> bool {
         address.wrapping_sub(self.start.load(Ordering::Relaxed)) < self.size.load(Ordering::Relaxed)
+    }
+
+    /// Returns its start and its size.
+    pub(crate) fn bounds(&self) -> (usize, usize) {
+        (self.start.load(Ordering::Relaxed), self.size.load(Ordering::Relaxed))
     }
 
     fn set(&self, start: usize, size: usize) {
@@ -53,7 +57,7 @@ pub(crate) fn is_known() -> bool {
     IMAGE.size.load(Ordering::Relaxed) != 0
 }
 
-/// Finds the image by the header that the linker puts at its start. Called by the library's constructor.
+/// Finds the image by the header that the linker puts at its start. Called by the library's constructors.
 pub(crate) fn find() {
     let start: usize;
     // SAFETY: the linker defines the symbol, in each object for itself. An object's headers are loaded with it.

@@ -1,84 +1,30 @@
 //! Waiting for an address, and waking who waits: one queue for everything that threads wait for.
 
+pub(crate) use heddle_rt::raw::lot::{Outcome, requeue, wake};
+
 use crate::report;
 use crate::sys::syscall;
 use crate::thread::Thread;
 use heddle_core::Ns;
-use heddle_rt::raw::{self, Caller, NoPreempt, RawTask};
-use heddle_sync::{Lot, LotNode, SpinLock};
-use heddle_sys::{clock, signal};
+use heddle_rt::raw::lot::{self, LOT, Section, Waiter};
+use heddle_rt::raw::{Caller, RawTask};
+use heddle_sync::{LotNode, SpinLock};
+use heddle_sys::clock;
 use libc::pthread_t;
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// All waiters of the process.
-pub(crate) static LOT: Lot<Waiter> = Lot::new();
 
 /// Empties the lot in the child of a fork, where no thread waits.
 ///
 /// # Safety
 /// The caller is the process's only thread.
 pub(crate) unsafe fn forget() {
-    // SAFETY: by the caller's promise; all-zero is an empty lot.
-    unsafe { std::ptr::from_ref(&LOT).cast_mut().write_bytes(0, 1) };
+    // SAFETY: by the caller's promise.
+    unsafe { LOT.clear() };
     SLEEPERS.first.set(ptr::null());
     if SLEEPERS.lock.is_locked() {
         SLEEPERS.lock.unlock();
-    }
-}
-
-/// A task or a kernel thread that waits. [`crate::debug`] says how it lies in memory.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-pub(crate) enum Waiter {
-    Task(RawTask),
-    /// A kernel thread, asleep on this word of its stack: 1 once it has been woken, [`DISTURBED`] before that once it
-    /// is to look for requests.
-    Thread(*const AtomicU32),
-}
-
-// SAFETY: a waiter's word stays until it is set; a task's reference is always valid.
-unsafe impl Send for Waiter {}
-
-impl Waiter {
-    fn wake(self) {
-        match self {
-            Waiter::Task(task) => task.wake(),
-            Waiter::Thread(word) => {
-                // SAFETY: the waiter leaves its word only once it is set. After that the address is only a key: a
-                // futex that is there by now is woken for no reason, which every waiter tolerates.
-                unsafe {
-                    (*word).store(1, Ordering::Release);
-                    let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-                    syscall!(libc::SYS_futex, word, wake, 1);
-                }
-            }
-        }
-    }
-}
-
-/// A stretch of code that holds one of the lot's locks. A task is not preempted in it. A kernel thread is not
-/// interrupted in it: the handler of a signal may call `sem_post`, which takes the same lock.
-struct Section {
-    mask: Option<u64>,
-    _guard: NoPreempt,
-}
-
-impl Section {
-    #[inline]
-    fn new() -> Section {
-        let block = || signal::change_mask(libc::SIG_SETMASK, !(signal::bit(32) | signal::bit(33)));
-        Section { mask: RawTask::current().is_none().then(block), _guard: NoPreempt::new() }
-    }
-}
-
-impl Drop for Section {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(mask) = self.mask {
-            signal::change_mask(libc::SIG_SETMASK, mask);
-        }
     }
 }
 
@@ -102,18 +48,6 @@ pub(crate) enum Attend {
 impl Limit {
     /// Waits until it is woken.
     pub(crate) const FOREVER: Limit = Limit { deadline: None, attend: Attend::Signals };
-}
-
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// A wake was meant for this waiter.
-    Woken,
-    /// The condition did not hold: there was no wait.
-    Changed,
-    TimedOut,
-    /// Something is asked of the thread, for [`crate::cancel::attend`]; it no longer waits.
-    Interrupted,
 }
 
 /// Waits for `key`, if `condition` holds once every waker would find the caller. `condition` only loads and stores, and
@@ -152,33 +86,13 @@ fn wait_as_task(
     condition: impl FnOnce() -> bool,
 ) -> (Outcome, usize) {
     let task = RawTask::current().expect("the caller is a task");
-    let node = LotNode::new(Waiter::Task(task), bits);
-    {
-        let _section = Section::new();
-        // SAFETY: the node stays until it is woken or withdrawn, below.
-        if !unsafe { LOT.join_if(key, &node, condition) } {
-            return (Outcome::Changed, key);
-        }
-    }
     let thread = Thread::of(task);
-    let give_up = |outcome| {
-        let _section = Section::new();
-        if LOT.withdraw(&node) { outcome } else { Outcome::Woken }
-    };
-    let outcome = loop {
-        if node.is_woken() {
-            break Outcome::Woken;
-        }
-        if thread.is_some_and(|thread| thread.must_attend(limit.attend)) {
-            break give_up(Outcome::Interrupted);
-        }
-        if limit.deadline.is_some_and(|at| at <= clock::now()) {
-            break give_up(Outcome::TimedOut);
-        }
-        raw::park(limit.deadline);
-    };
-    report::after_wait(task);
-    (outcome, node.key())
+    let is_asked = || thread.is_some_and(|thread| thread.must_attend(limit.attend));
+    let result = lot::wait_as_task(key, bits, limit.deadline, is_asked, condition);
+    if result.0 != Outcome::Changed {
+        report::after_wait(task);
+    }
+    result
 }
 
 #[cold]
@@ -189,7 +103,8 @@ fn wait_as_thread(
     condition: impl FnOnce() -> bool,
 ) -> (Outcome, usize) {
     let word = AtomicU32::new(0);
-    let node = LotNode::new(Waiter::Thread(&word), bits);
+    // SAFETY: it is not left before, below.
+    let node = LotNode::new(unsafe { Waiter::thread(&word) }, bits);
     {
         let _section = Section::new();
         // SAFETY: the node stays until it is woken or withdrawn, below.
@@ -321,29 +236,4 @@ fn sleep_on(word: &AtomicU32, rest: Option<Ns>) -> isize {
     let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word and the time are valid for the call.
     unsafe { syscall!(libc::SYS_futex, word.as_ptr(), wait, 0, time) }
-}
-
-/// Wakes up to `most` waiters for `key` that share a bit with `bits`. Returns how many. What they wait for has been
-/// changed by a sequentially consistent read-modify-write operation.
-#[inline]
-pub(crate) fn wake(key: usize, most: usize, bits: u32) -> usize {
-    if !LOT.has_waiters(key) {
-        return 0;
-    }
-    let _section = Section::new();
-    LOT.wake(key, most, bits, Waiter::wake)
-}
-
-/// Wakes up to `wake_most` waiters for `from`, and makes up to `move_most` of the rest wait for `to`, if `condition`
-/// holds while no other waiter joins or leaves. `moved` runs if any was moved, before any waker of `to` can look.
-/// Returns how many were woken and moved, or `None`.
-pub(crate) fn requeue(
-    from: usize,
-    to: usize,
-    most: (usize, usize),
-    condition: impl FnOnce() -> bool,
-    moved: impl Fn(),
-) -> Option<(usize, usize)> {
-    let _section = Section::new();
-    LOT.requeue(from, to, most, condition, moved, Waiter::wake)
 }

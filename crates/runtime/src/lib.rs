@@ -32,10 +32,12 @@
 //! |---|---|
 //! | independent parts | `alarm`, `code`, `deadline`, `draws`, `held_up`, `idle_hook`, `libc_fn`, `liveness`, |
 //! | | `report`, `slots`, `stats`, `timers`, `watches` |
-//! | a task, and its interface to its scheduler | `task`, `task_local`, `tls`, `pool`, `stack_cache` |
+//! | a task, and its interface to its scheduler | `task`, `task_local`, `tls`, `pool`, `stack_cache`, `slab`, |
+//! | | `carriers` |
 //! | a worker: its own state (`Worker`), and the part that others may touch (`Remote`) | `worker`, `worker_list` |
-//! | switching contexts | `switch`, `preempt`, `wake`, `trace`, `alloc`, `interpose`, `kernel_thread` |
-//! | how tasks and threads wait | [`sync`], `time`, `poller`, `join`, `block_on` |
+//! | switching contexts | `switch`, `preempt`, `wake`, `trace`, `alloc`, `caller`, `interpose`, `kernel_thread`, |
+//! | | `end`, `carrier` |
+//! | how tasks and threads wait | [`sync`], `futex`, `time`, `poller`, `join`, `block_on` |
 //! | a runtime without its policy: shared state, its threads' interface | `core_state`, `engine`, `domain` |
 //! | its threads | `threads`, `take_over`, `ticker` |
 //! | its policy | `sched` |
@@ -62,6 +64,7 @@ pub mod alloc;
 mod ambient;
 mod block_on;
 mod blocking;
+mod caller;
 mod cancel_join;
 mod carrier;
 mod carriers;
@@ -76,6 +79,7 @@ mod end;
 mod engine;
 mod fork;
 pub mod fs;
+mod futex;
 pub mod futures;
 mod held_up;
 mod idle_hook;

@@ -30,38 +30,16 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+pub use crate::caller::Caller;
 pub use crate::fork::{before as before_fork, in_child as after_fork, in_parent as end_fork};
+pub use crate::futex::{
+    Dispatch, FUTEX2_REQUEUE, FUTEX2_WAITV, Op, Rules, call, deadline, futex, futex2, hook_syscall,
+    lot, of_kernel, span,
+};
 pub use crate::interpose::{
     Around, Create, Entry, create_foreign_thread, hook_create_thread, hook_makers,
 };
 pub use crate::preempt::{NoPreempt, hook_attention, hook_signals, set_workers_mask};
-
-/// What runs the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// A task that may park.
-    Task,
-    /// A kernel thread that is not the runtime's, or a task that holds preemption off: it waits in the kernel.
-    Thread,
-    /// The runtime itself, between two tasks: it waits for nothing but its own futexes.
-    Runtime,
-}
-
-impl Caller {
-    /// Returns what runs the caller. Two loads in a task.
-    #[inline]
-    pub fn here() -> Caller {
-        if Task::current().is_some() {
-            // SAFETY: a task runs on a worker, whose block GS points to.
-            return if unsafe { PreemptCount::depth() } == 0 {
-                Caller::Task
-            } else {
-                Caller::Thread
-            };
-        }
-        if Worker::here().is_some() { Caller::Runtime } else { Caller::Thread }
-    }
-}
 
 /// A task by reference. Always valid, but the task may have ended and another may use its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,10 @@ mod common;
 
 use common::{policies, runtime, two_workers};
 use heddle_rt::{Runtime, blocking, no_preempt, spawn, yield_now};
+use std::cell::UnsafeCell;
 use std::io::{PipeReader, Read, Write, pipe};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Reads one byte from a pipe whose other end only another task of the same worker writes to.
 fn read_what_another_task_writes(rt: &Runtime, read: fn(&mut PipeReader) -> u8) {
@@ -79,27 +80,52 @@ fn many_block_at_once() {
     });
 }
 
+/// The C library's mutex: who waits for it sleeps in the kernel.
+struct KernelMutex(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: a mutex is for several threads.
+unsafe impl Sync for KernelMutex {}
+// SAFETY: nothing here depends on the thread that made it.
+unsafe impl Send for KernelMutex {}
+
+impl KernelMutex {
+    const fn new() -> KernelMutex {
+        KernelMutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
+    }
+
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: an initialised mutex that does not move while it is in use; the same thread, a task, unlocks it.
+        unsafe {
+            libc::pthread_mutex_lock(self.0.get());
+            let result = f();
+            libc::pthread_mutex_unlock(self.0.get());
+            result
+        }
+    }
+}
+
 #[test]
 fn a_kernel_lock_held_by_a_preempted_task_does_not_stop_its_worker() {
     let rt = runtime("round-robin:quantum=50us");
-    let total = Arc::new(Mutex::new(0u64));
+    let total = Arc::new((KernelMutex::new(), AtomicUsize::new(0)));
     let tasks: Vec<_> = (0..3)
         .map(|_| {
             let total = total.clone();
             rt.spawn(move || {
                 for _ in 0..20 {
-                    let mut total = total.lock().unwrap();
-                    let seen = *total;
-                    for _ in 0..100_000 {
-                        std::hint::spin_loop();
-                    }
-                    *total = seen + 1;
+                    total.0.with(|| {
+                        let seen = total.1.load(Ordering::Relaxed);
+                        for _ in 0..100_000 {
+                            std::hint::spin_loop();
+                        }
+                        total.1.store(seen + 1, Ordering::Relaxed);
+                    });
                 }
             })
         })
         .collect();
     tasks.into_iter().for_each(|t| t.join().unwrap());
-    assert_eq!(*total.lock().unwrap(), 60);
+    assert_eq!(total.1.load(Ordering::Relaxed), 60);
 }
 
 #[test]
@@ -207,15 +233,15 @@ fn sleeps_of_the_kernel_end_early_at_worst_with_eintr() {
 #[test]
 fn destructors_that_take_locks_do_not_stop_a_runtime_that_ends() {
     use std::sync::atomic::AtomicU64;
-    static LIST: std::sync::Mutex<u64> = std::sync::Mutex::new(0);
+    static LIST: KernelMutex = KernelMutex::new();
     static STARTED: AtomicU64 = AtomicU64::new(0);
     struct OnList;
     impl Drop for OnList {
         fn drop(&mut self) {
-            let mut list = LIST.lock().unwrap();
-            STARTED.fetch_add(1, Ordering::SeqCst);
-            (0..200_000).for_each(|_| std::hint::spin_loop());
-            *list += 1;
+            LIST.with(|| {
+                STARTED.fetch_add(1, Ordering::SeqCst);
+                (0..200_000).for_each(|_| std::hint::spin_loop());
+            });
         }
     }
     thread_local!(static ENTRY: OnList = const { OnList });
@@ -228,7 +254,7 @@ fn destructors_that_take_locks_do_not_stop_a_runtime_that_ends() {
         }
         drop(rt);
         // What a process does at its end: the lock must be free, or become so.
-        drop(LIST.lock().unwrap());
+        LIST.with(|| ());
     }
 }
 

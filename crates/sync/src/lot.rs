@@ -129,6 +129,25 @@ impl<W> Bucket<W> {
         }
     }
 
+    #[cfg(not(loom))]
+    fn is_touched(&self) -> bool {
+        self.lock.is_locked() || self.len.load(Ordering::Relaxed) != 0
+    }
+
+    /// Makes it empty and unlocked.
+    ///
+    /// # Safety
+    /// Nothing else uses it, and no waiter of it is left.
+    #[cfg(not(loom))]
+    unsafe fn clear(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe { *self.ends.get() = Ends { head: ptr::null(), tail: ptr::null() } };
+        self.len.store(0, Ordering::Relaxed);
+        if self.lock.is_locked() {
+            self.lock.unlock();
+        }
+    }
+
     #[cfg(loom)]
     fn new() -> Bucket<W> {
         Bucket {
@@ -157,6 +176,31 @@ impl<W: Copy> Lot<W> {
     #[cfg(loom)]
     pub fn new() -> Lot<W> {
         Lot { buckets: core::array::from_fn(|_| Bucket::new()) }
+    }
+
+    /// Empties the lists that another thread was changing when a thread forked. The rest stays: the child has the
+    /// waiters that the caller could wake.
+    ///
+    /// # Safety
+    /// The caller is the only thread of the child of a fork, and was not in here when it forked.
+    #[cfg(not(loom))]
+    pub unsafe fn release(&self) {
+        for bucket in self.buckets.iter().filter(|bucket| bucket.lock.is_locked()) {
+            // SAFETY: by the caller's promise nothing else uses the list.
+            unsafe { bucket.clear() };
+        }
+    }
+
+    /// Empties all lists, whose waiters are gone.
+    ///
+    /// # Safety
+    /// As for [`Lot::release`].
+    #[cfg(not(loom))]
+    pub unsafe fn clear(&self) {
+        for bucket in self.buckets.iter().filter(|bucket| bucket.is_touched()) {
+            // SAFETY: as above.
+            unsafe { bucket.clear() };
+        }
     }
 
     #[inline]
@@ -455,6 +499,22 @@ mod tests {
         waiting(&lot, 8, &names);
         let woken = lot.wake(8, usize::MAX, ALL, |who| drop(waiting(&lot, 8, &[(who, ALL)])));
         assert_eq!(woken, names.len());
+    }
+
+    #[test]
+    fn a_child_keeps_the_waiters_of_lists_that_no_thread_was_changing() {
+        let lot = Box::new(Lot::new());
+        waiting(&lot, 8, &[(1, ALL)]);
+        waiting(&lot, 16, &[(2, ALL)]);
+        lot.bucket(8).lock.lock();
+        // SAFETY: the test is the lot's only user.
+        unsafe { lot.release() };
+        assert_eq!(wake(&lot, 8, 1, ALL), []);
+        assert_eq!(wake(&lot, 16, 1, ALL), [2]);
+        waiting(&lot, 16, &[(3, ALL)]);
+        // SAFETY: as above.
+        unsafe { lot.clear() };
+        assert_eq!(wake(&lot, 16, 1, ALL), []);
     }
 
     #[test]

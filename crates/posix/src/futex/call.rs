@@ -1,66 +1,26 @@
-//! The entry of `syscall`, and the calls that are functions of ours.
+//! What `syscall` does, and the calls that are functions of ours.
 
-use super::{FUTEX2_REQUEUE, FUTEX2_WAITV, futex, futex2};
+use super::Threads;
 use crate::errno;
-use crate::image::IMAGE;
+use crate::image::{self, IMAGE};
 use crate::mutex::own_tid;
 use crate::sched::prctl;
 use crate::signals::send;
 use crate::sys;
 use crate::thread::Thread;
-use heddle_rt::raw::{Caller, RawTask};
+use heddle_rt::raw::{self, Caller, FUTEX2_REQUEUE, FUTEX2_WAITV, RawTask};
 use libc::{c_long, pid_t};
-use std::arch::naked_asm;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering;
 
-/// The C library's `syscall`.
-///
-/// # Safety
-/// The call's own contract.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syscall(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
-    // A call from the library's own code goes to the kernel. Any other goes on with the registers and the stack as they
-    // are, which is how `dispatch` takes its arguments.
-    naked_asm!(
-        ".cfi_startproc",
-        "mov rax, [rsp]",
-        "sub rax, [rip + {image}]",
-        "cmp rax, [rip + {image} + 8]",
-        "jae {dispatch}",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
-        "cmp rax, -4095",
-        "jae 2f",
-        "ret",
-        "2:",
-        "mov rdi, rax",
-        "jmp {failed}",
-        ".cfi_endproc",
-        image = sym IMAGE,
-        dispatch = sym dispatch,
-        failed = sym failed,
-    )
-}
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = hook;
 
-/// Returns -1 with `errno` set.
-extern "C" fn failed(result: isize) -> isize {
-    errno::of_kernel(result)
+/// Makes the calls of the program go to [`dispatch`], when the library is loaded.
+extern "C" fn hook() {
+    image::find();
+    raw::hook_syscall(IMAGE.bounds(), dispatch);
 }
 
 /// Makes a call of the program's.
@@ -77,8 +37,8 @@ unsafe extern "C" fn dispatch(
     // SAFETY: the caller's contract.
     let result = unsafe {
         match number {
-            libc::SYS_futex => futex(args),
-            FUTEX2_WAITV..=FUTEX2_REQUEUE => futex2(number, args),
+            libc::SYS_futex => raw::futex::<Threads>(args),
+            FUTEX2_WAITV..=FUTEX2_REQUEUE => raw::futex2::<Threads>(number, args),
             libc::SYS_gettid
             | libc::SYS_set_tid_address
             | libc::SYS_tkill

@@ -6,6 +6,7 @@ mod start;
 pub use error::ConfigError;
 
 use crate::code;
+use crate::futex;
 use crate::interpose;
 use crate::pool;
 use crate::preempt::Mechanism;
@@ -160,6 +161,7 @@ impl RuntimeBuilder {
             return Err(ConfigError::NameWithZero);
         }
         interpose::prepare();
+        futex::prepare();
         let topology = self.topology()?;
         let dispatcher = self.dispatcher.map(heddle_sys::topology::cpu_info);
         let mechanism = self.mechanism.unwrap_or_default();
