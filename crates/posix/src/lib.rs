@@ -27,6 +27,7 @@ mod cpu_clock;
 mod debug;
 mod errno;
 mod futex;
+pub mod futures;
 mod image;
 mod io;
 mod keys;

@@ -122,6 +122,11 @@ fn forks() {
 }
 
 #[test]
+fn futures() {
+    c("futures");
+}
+
+#[test]
 fn futexes() {
     c("futexes");
 }

@@ -185,6 +185,13 @@ impl NoPreempt {
     }
 }
 
+impl NoPreempt {
+    /// Ends a section of the calling task whose value was forgotten.
+    pub(crate) fn end_forgotten() {
+        drop(NoPreempt { in_task: Task::current().is_some(), _not_send: PhantomData });
+    }
+}
+
 impl Drop for NoPreempt {
     #[inline]
     fn drop(&mut self) {

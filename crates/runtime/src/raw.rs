@@ -5,6 +5,7 @@
 use crate::adopt::{self, Adoption};
 use crate::ambient;
 use crate::blocking;
+use crate::carrier;
 use crate::config::RuntimeBuilder;
 use crate::cpu_time;
 use crate::engine::{Engine, engine_of};
@@ -36,6 +37,7 @@ pub use crate::futex::{
     Dispatch, FUTEX2_REQUEUE, FUTEX2_WAITV, Op, Rules, call, deadline, futex, futex2, hook_syscall,
     lot, of_kernel, span,
 };
+pub use crate::futures::{ForeignTask, PollFn};
 pub use crate::interpose::{
     Around, Create, Entry, create_foreign_thread, hook_create_thread, hook_makers,
 };
@@ -391,6 +393,20 @@ pub fn hook_take_over(look: fn(RawTask, Option<Blocked>)) {
     take_over::hook(pass_on);
 }
 
+/// Makes `made` be called with each context that is made to poll futures, `begins` in that context before its first
+/// poll, and `ends` in it as it ends: a thread library's own of what it does for the threads that it creates. They may
+/// allocate, and do not wait.
+pub fn hook_carriers(made: fn(RawTask), begins: fn(), ends: fn()) {
+    static MADE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+    fn pass_on(task: TaskRef) {
+        // SAFETY: stored before this function was made the hook.
+        let made: fn(RawTask) = unsafe { std::mem::transmute(MADE.load(Ordering::Acquire)) };
+        made(RawTask(task));
+    }
+    MADE.store(made as *mut (), Ordering::Release);
+    carrier::hooks::set(carrier::hooks::Hooks { made: pass_on, begins, ends });
+}
+
 /// Gives the calling task's CPU to another worker; the task goes on beside the runtime, on its kernel thread, which may
 /// use all CPUs of the process. It comes back to the runtime's CPUs when it next waits, and at its next look unless it
 /// [keeps its thread](RawTask::keep_thread).
@@ -399,6 +415,11 @@ pub fn leave_cpu() {
     let _guard = NoPreempt::new();
     blocking::give_cpu_away(task);
     interpose::unpin();
+}
+
+/// Ends a section of the calling task whose [`NoPreempt`] was forgotten.
+pub fn end_no_preempt() {
+    NoPreempt::end_forgotten();
 }
 
 /// Returns whether preemption is being held off in the calling task.

@@ -139,6 +139,18 @@ pub(crate) unsafe extern "C" fn create(
     0
 }
 
+impl Thread {
+    /// Makes `task`, a context that polls futures, a detached thread of the caller's kind.
+    pub(crate) fn adopt_carrier(task: RawTask) {
+        Thread::for_block(task).begin(Life::Detached);
+    }
+
+    /// The caller is such a context, before its first poll.
+    pub(crate) fn carrier_begins(&self) {
+        self.tid.store(raw::renumber(), Ordering::Relaxed);
+    }
+}
+
 /// What a thread begins with.
 struct First {
     entry: Entry,

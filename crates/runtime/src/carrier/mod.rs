@@ -14,6 +14,7 @@
 //! and leaves too few there makes another before it polls. One too many is ended: it runs as a thread that has nothing
 //! to do but its destructors of thread-local variables.
 
+pub(crate) mod hooks;
 mod waker;
 
 use crate::end;
@@ -35,6 +36,7 @@ pub(crate) fn make(sched: &'static dyn Scheduler, class: u8) -> io::Result<TaskR
     let task = carrier.get();
     task.reset();
     task.adopt(sched, NO_ID);
+    hooks::call(|hooks| (hooks.made)(carrier));
     let sp = (task.top.get() - Frame::SIZE) & !63;
     // SAFETY: the stack of a block that is ours alone; aligned, and with room.
     unsafe { (sp as *mut Frame).write(Frame::new(run, carrier.addr())) };
@@ -50,6 +52,7 @@ extern "C" fn run(carrier: usize) -> ! {
         preempt::begin(task);
         task
     };
+    hooks::call(|hooks| (hooks.begins)());
     loop {
         see_to_others(task);
         // The future is taken anew each time: this context belongs to no one between two polls.
@@ -58,6 +61,7 @@ extern "C" fn run(carrier: usize) -> ! {
         poll_next(task, end);
     }
     // One too many, and a thread now.
+    hooks::call(|hooks| (hooks.ends)());
     end::end_thread(task)
 }
 

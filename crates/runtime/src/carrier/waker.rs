@@ -23,10 +23,21 @@ impl HeaderRef {
     /// Wakes the future; for anyone who has a reference.
     #[inline]
     pub(crate) fn wake(self) {
-        let by_itself = Task::current().is_some_and(|task| task.entity() == self.entity());
+        self.wake_as(Task::current().is_some_and(|task| task.entity() == self.entity()));
+    }
+
+    /// Like [`HeaderRef::wake`]; `by_itself` if the caller is its own poll.
+    #[inline]
+    pub(crate) fn wake_as(self, by_itself: bool) {
         if self.get().state.wake(by_itself) {
             self.enqueue();
         }
+    }
+
+    /// Makes a future runnable that has never been.
+    pub(crate) fn start(self) {
+        let _guard = NoPreempt::new();
+        reach(self.entity(), |sched| sched.start(self.entity()));
     }
 
     /// Cancels the future; for anyone who has a reference.

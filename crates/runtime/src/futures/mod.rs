@@ -4,6 +4,7 @@
 
 mod blocking;
 mod error;
+mod foreign;
 mod handle;
 mod join_set;
 mod local;
@@ -17,6 +18,8 @@ pub use join_set::JoinSet;
 pub use local::{LocalJoinHandle, LocalSet, spawn_local};
 pub use spawn::{Builder, YieldNow, spawn, yield_now};
 
+#[doc(hidden)]
+pub use foreign::{ForeignTask, PollFn};
 pub(crate) use spawn::spawn_borrowing;
 
 #[cfg(all(virtual_time, feature = "trace"))]

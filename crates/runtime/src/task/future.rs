@@ -9,6 +9,7 @@ use heddle_sync::PollWord;
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Waker};
 
 /// The start of a future's memory.
@@ -17,6 +18,8 @@ pub(crate) struct Header {
     /// First, so that its address is the header's.
     pub(crate) entity: Entity,
     pub(crate) state: PollWord,
+    /// Whether it was made runnable. A future of another library is so when it is woken first.
+    pub(crate) is_started: AtomicBool,
     pub(crate) vtable: Cell<&'static Vtable>,
     /// The waker of the handle, by the protocol of `state`. In free memory, the address of the next free one.
     waker: UnsafeCell<MaybeUninit<Waker>>,
@@ -41,6 +44,7 @@ impl Header {
         Header {
             entity: Entity::new(true),
             state: PollWord::new(),
+            is_started: AtomicBool::new(false),
             vtable: Cell::new(free),
             waker: UnsafeCell::new(MaybeUninit::uninit()),
         }
