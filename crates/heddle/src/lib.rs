@@ -32,6 +32,10 @@
 //! | `thread_local!` | the same: each task has its own |
 //! | `task_local!` | [`task_local!`]: a value for the length of a call |
 //! | `thread::sleep` | [`time::sleep`], [`time::timeout`], [`time::interval`], [`time::after`] |
+//! | `time::{sleep, Sleep, timeout}` of futures | [`time::sleep_async`], [`time::Sleep`], [`time::timeout_async`] |
+//! | `Handle::block_on`, `pollster::block_on` | [`block_on`]: a future on the calling task or thread |
+//! | `async` locks, channels | the same types: [`lock_async`](sync::MutexExt::lock_async), `recv_async`, `send_async` |
+//! | `AsyncRead`, `AsyncWrite` | of [`net`] and [`io`], with the features `futures-io` and `tokio-io` |
 //! | `net::{TcpListener, TcpStream, UdpSocket}` | [`net`], with owned halves as in tokio |
 //! | `os::unix::net::{UnixListener, UnixStream, UnixDatagram}` | [`net::unix`] |
 //! | `io::pipe`, `AsyncFd` | [`io::pipe`], [`io::Pollable`]: readiness of any descriptor |
@@ -175,7 +179,8 @@ pub mod task {
 /// Sleeping, time limits and regular intervals.
 pub mod time {
     pub use heddle_rt::{
-        After, Elapsed, Interval, after, interval, now, sleep, sleep_until, timeout,
+        After, Elapsed, Interval, Sleep, after, interval, now, sleep, sleep_async, sleep_until,
+        sleep_until_async, timeout, timeout_async,
     };
 }
 

@@ -61,6 +61,12 @@ pub(crate) fn process_wide_by(builder: RuntimeBuilder) -> io::Result<&'static dy
     Ok(runtime.engine)
 }
 
+/// Returns the runtime of the calling task, or the process-wide one, by a handle that may outlive it. The runtime
+/// exists for as long as the caller does not wait.
+pub(crate) fn weak() -> io::Result<WeakRuntime> {
+    engine().map(WeakRuntime::new)
+}
+
 /// Registers a non-blocking descriptor with the calling task's runtime.
 pub(crate) fn register(fd: BorrowedFd<'_>) -> io::Result<(Registration, WeakRuntime)> {
     let engine = engine()?;

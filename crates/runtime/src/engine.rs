@@ -72,4 +72,10 @@ impl WeakRuntime {
         // SAFETY: the runtime, which is this engine, is held open.
         self.liveness.with(|_| unsafe { self.engine.as_ref() }.core().inputs.poller.remove(fd));
     }
+
+    /// Runs `f` on the runtime's state if it still exists. `f` must not panic.
+    pub(crate) fn with<R>(self, f: impl FnOnce(&Core) -> R) -> Option<R> {
+        // SAFETY: as above.
+        self.liveness.with(|_| f(unsafe { self.engine.as_ref() }.core()))
+    }
 }

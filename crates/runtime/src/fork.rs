@@ -9,12 +9,13 @@ use crate::sync::thread_parker;
 use crate::task::Task;
 use crate::tls;
 use crate::worker::Worker;
-use crate::{ambient, pool, slab};
+use crate::{ambient, block_on, pool, slab};
 use heddle_arch::PreemptCount;
 use std::cell::Cell;
 
 /// The locks that another thread may hold when a thread forks.
-type Locks = (ambient::Global, pool::Locks, slab::Locks, thread_parker::Locked);
+type Locks =
+    (ambient::Global, pool::Locks, slab::Locks, thread_parker::Locked, block_on::Locked);
 
 /// The locks that [`before`] took. Used by the thread that holds them.
 struct HeldLocks(Cell<Option<Locks>>);
@@ -29,7 +30,13 @@ pub fn before() {
         // SAFETY: a task runs on a worker.
         unsafe { PreemptCount::disable() };
     }
-    let locks = (ambient::lock(), pool::lock_all(), slab::lock_all(), thread_parker::lock());
+    let locks = (
+        ambient::lock(),
+        pool::lock_all(),
+        slab::lock_all(),
+        thread_parker::lock(),
+        block_on::lock(),
+    );
     HELD_LOCKS.0.set(Some(locks));
 }
 
@@ -52,9 +59,9 @@ pub fn in_parent() {
 /// # Safety
 /// The caller is in the child of a fork that [`before`] prepared.
 pub unsafe fn in_child() {
-    if let Some((mut global, pool, slab, parkers)) = HELD_LOCKS.0.take() {
+    if let Some((mut global, pool, slab, parkers, signals)) = HELD_LOCKS.0.take() {
         *global = None;
-        drop((global, pool, slab, parkers));
+        drop((global, pool, slab, parkers, signals));
     }
     interpose::lead(0);
     if Task::current().is_none() {

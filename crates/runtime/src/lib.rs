@@ -37,13 +37,13 @@
 //! | a worker: its own state (`Worker`), and the part that others may touch (`Remote`) | `worker`, `worker_list` |
 //! | switching contexts | `switch`, `preempt`, `wake`, `trace`, `alloc`, `caller`, `interpose`, `kernel_thread`, |
 //! | | `end`, `carrier` |
-//! | how tasks and threads wait | [`sync`], `futex`, `time`, `poller`, `join`, `block_on` |
+//! | how tasks, threads and futures wait | [`sync`], `futex`, `time`, `poller`, `join`, `block_on` |
 //! | a runtime without its policy: shared state, its threads' interface | `core_state`, `engine`, `domain` |
 //! | its threads | `threads`, `take_over`, `ticker` |
 //! | its policy | `sched` |
 //! | starting and stopping it | `blocking`, `runtime`, `config`, `ambient` |
 //! | async tasks | [`futures`] |
-//! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, `virtual_time` |
+//! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, `sleep_future`, `virtual_time` |
 //! | what thread libraries use | `adopt`, `raw` |
 //! | files, pipes, sockets, child processes, signals | [`io`], [`fs`], [`net`], [`process`], [`signal`] |
 //!
@@ -105,6 +105,7 @@ mod sched;
 mod scope;
 pub mod signal;
 mod slab;
+mod sleep_future;
 mod slots;
 mod spawn;
 mod stack_cache;
@@ -140,6 +141,7 @@ pub use pool::STACK_CLASSES;
 pub use preempt::{Mechanism, no_preempt};
 pub use runtime::Runtime;
 pub use scope::{Scope, ScopedJoinHandle, ScopedTask, scope};
+pub use sleep_future::{Sleep, sleep_async, sleep_until_async, timeout_async};
 pub use spawn::{Builder, JoinHandle, RuntimeDropped, panic_message};
 pub use stats::Stats;
 pub use task_local::{AccessError, LocalKey, TaskLocalFuture};

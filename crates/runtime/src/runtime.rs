@@ -131,6 +131,7 @@ impl Drop for Runtime {
         if thread.spawn(move || end(engine)).is_err() {
             // No thread is available: the workers end once nothing is queued.
             engine.core().drain();
+            engine.core().inputs.close_timers();
             engine.liveness().leave();
         }
     }
@@ -162,6 +163,7 @@ fn end(engine: &'static dyn Engine) -> usize {
     }
     let left = core.unended();
     engine.abandon_tasks();
+    core.inputs.close_timers();
     // Threads blocked in the kernel end when they come back.
     if ended {
         core.lifecycle.ending.last().join();

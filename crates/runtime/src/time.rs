@@ -196,7 +196,7 @@ impl SelectRecv for After {
 /// Regular times; see [`interval`].
 #[derive(Debug)]
 pub struct Interval {
-    next: Ns,
+    pub(crate) next: Ns,
     period: Ns,
 }
 
@@ -210,9 +210,15 @@ pub fn interval(period: Duration) -> Interval {
 }
 
 impl Interval {
-    /// Waits for the next tick. Returns the time for which it was due.
+    /// Waits for the next tick. Returns the time for which it was due. [`Interval::tick_async`] is the same as a
+    /// future.
     pub fn tick(&mut self) -> Ns {
         sleep_until(self.next);
+        self.advance()
+    }
+
+    /// Returns the time of the tick that has come, and sets that of the next.
+    pub(crate) fn advance(&mut self) -> Ns {
         let due = self.next;
         let behind = (now() - due).0 / self.period.0;
         self.next = due + self.period * (behind + 1);

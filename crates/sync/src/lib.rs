@@ -21,6 +21,7 @@ mod wait_list;
 #[cfg(all(test, loom))]
 mod wait_model;
 mod wake;
+mod waker_slot;
 mod words;
 
 pub use claim::ClaimWord;
@@ -34,6 +35,7 @@ pub use poll::{HandleLeft, PollEnded, PollWord};
 pub use spin::SpinLock;
 pub use wait_list::{WaitList, WaitNode};
 pub use wake::WakeWord;
+pub use waker_slot::WakerSlot;
 pub use words::{LockWord, ReadyWord, RwWord};
 
 /// The atomics of this build: `core`'s, or loom's under `--cfg loom`.

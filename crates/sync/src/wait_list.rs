@@ -5,6 +5,10 @@
 //! node out under the lock, with the right to wake its owner, and does not touch the node after it has set `woken`; a
 //! waiter whose time is up withdraws under the lock, unless it was already taken out, and then it *was* woken. So every
 //! wake goes to exactly one waiter, and to one that still waits.
+//!
+//! A waiter that withdraws because it is being dropped finds out whether it was woken, too, and by which of the two:
+//! a wake that was meant for one waiter is passed on to the next, one that was meant for all needs no heir. Whom a node
+//! wakes can be replaced while it waits. Neither is called, cloned nor dropped under the lock.
 
 use super::atomic::{AtomicU32, Ordering};
 use super::lock::Lock;
@@ -22,6 +26,11 @@ struct Ends<W> {
     head: *const WaitNode<W>,
     tail: *const WaitNode<W>,
 }
+
+/// The values of [`WaitNode`]'s word.
+const WAITS: u32 = 0;
+const WOKEN: u32 = 1;
+const WOKEN_WITH_ALL: u32 = 2;
 
 /// A waiter.
 pub struct WaitNode<W> {
@@ -47,13 +56,18 @@ impl<W> WaitNode<W> {
     #[inline]
     pub fn new(who: W) -> WaitNode<W> {
         let (next, prev) = (Cell::new(ptr::null()), Cell::new(ptr::null()));
-        WaitNode { who: Cell::new(Some(who)), next, prev, woken: AtomicU32::new(0) }
+        WaitNode { who: Cell::new(Some(who)), next, prev, woken: AtomicU32::new(WAITS) }
     }
 
     /// Returns whether it was taken out to be woken.
     #[inline]
     pub fn is_woken(&self) -> bool {
-        self.woken.load(Ordering::Acquire) != 0
+        self.woken.load(Ordering::Acquire) != WAITS
+    }
+
+    /// Returns whether it was taken out by [`WaitList::take`]: the wake was for one waiter, not for all.
+    pub fn is_woken_by_take(&self) -> bool {
+        self.woken.load(Ordering::Acquire) == WOKEN
     }
 }
 
@@ -96,7 +110,7 @@ impl<W> WaitList<W> {
     /// Takes `node`, which has joined, out if it still waits. Returns whether it did; if not, it was woken.
     pub fn withdraw(&self, node: &WaitNode<W>) -> bool {
         self.lock.with(|| {
-            let waits = node.woken.load(Ordering::Relaxed) == 0;
+            let waits = self.waits(node);
             if waits {
                 self.unlink(node);
             }
@@ -104,10 +118,40 @@ impl<W> WaitList<W> {
         })
     }
 
+    /// Returns whether `node`, which has joined, still waits and wakes one that passes `test`, which only compares.
+    pub fn wakes(&self, node: &WaitNode<W>, test: impl FnOnce(&W) -> bool) -> bool {
+        self.lock.with(|| {
+            let who = if self.waits(node) { node.who.take() } else { None };
+            let passes = who.as_ref().is_some_and(test);
+            if who.is_some() {
+                node.who.set(who);
+            }
+            passes
+        })
+    }
+
+    /// Makes `node`, which has joined, wake `who` instead. Returns the one that it does not wake: the one before, or
+    /// `who` if the node was woken already.
+    pub fn replace(&self, node: &WaitNode<W>, who: W) -> W {
+        self.lock.with(|| match node.who.take() {
+            Some(before) => {
+                node.who.set(Some(who));
+                before
+            }
+            None => who,
+        })
+    }
+
+    /// Runs `look`, which only loads and stores, under the lock. A caller that has published that it waits, other than
+    /// by joining, is then either seen by the next [`WaitList::take`] or sees what the waker changed before it.
+    pub fn look<R>(&self, look: impl FnOnce() -> R) -> R {
+        self.lock.with(look)
+    }
+
     /// Removes the waiter that has waited longest; the caller wakes it.
     #[inline]
     pub fn take(&self) -> Option<W> {
-        self.lock.with(|| self.pop())
+        self.lock.with(|| self.pop(WOKEN))
     }
 
     /// Takes out all current waiters and calls `wake` on each without the lock. Waiters that arrive meanwhile may
@@ -116,13 +160,17 @@ impl<W> WaitList<W> {
         // Counted under the lock: a waiter that saw the old state has joined by now.
         let mut left = self.lock.with(|| self.len.load(Ordering::Relaxed));
         while left > 0 {
-            let Some(who) = self.take() else { break };
+            let Some(who) = self.lock.with(|| self.pop(WOKEN_WITH_ALL)) else { break };
             wake(who);
             left -= 1;
         }
     }
 
     // Everything below runs under the lock.
+
+    fn waits(&self, node: &WaitNode<W>) -> bool {
+        node.woken.load(Ordering::Relaxed) == WAITS
+    }
 
     fn push(&self, node: &WaitNode<W>) {
         // SAFETY: the lock is held; nodes in the list are where they joined (`join_if`).
@@ -154,13 +202,13 @@ impl<W> WaitList<W> {
         self.len.store(self.len.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
-    fn pop(&self) -> Option<W> {
+    fn pop(&self, how: u32) -> Option<W> {
         // SAFETY: as in `push`. After `woken` is set the node may be gone.
         unsafe {
             let node = (*self.ends.get()).head.as_ref()?;
             self.unlink(node);
             let who = node.who.take();
-            node.woken.store(1, Ordering::Release);
+            node.woken.store(how, Ordering::Release);
             who
         }
     }

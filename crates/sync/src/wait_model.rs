@@ -1,6 +1,6 @@
 //! Loom models of waiting: the words combined with the list, as in the runtime's locks.
 
-use super::{LockWord, ReadyWord, RwWord, WaitList, WaitNode};
+use super::{LockWord, ReadyWord, RwWord, WaitList, WaitNode, WakerSlot};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread::{self, Thread};
@@ -156,9 +156,6 @@ fn a_notification_that_races_with_a_timeout_is_not_lost() {
         let nodes = Arc::new([1, 2].map(WaitNode::new));
         // SAFETY: the nodes live until the end of the model.
         assert!(nodes.iter().all(|n| unsafe { list.join_if(n, || true) }));
-        struct Shared(Arc<[WaitNode<u32>; 2]>);
-        // SAFETY: what crosses threads in a node is the list's business, under its lock.
-        unsafe impl Send for Shared {}
         let (shared, theirs) = (Shared(nodes.clone()), list.clone());
         let timeout = thread::spawn(move || {
             let shared = shared;
@@ -172,11 +169,68 @@ fn a_notification_that_races_with_a_timeout_is_not_lost() {
     });
 }
 
+/// Nodes that threads share.
+struct Shared(Arc<[WaitNode<u32>; 2]>);
+
+// SAFETY: what crosses threads in a node is the list's business, under its lock.
+unsafe impl Send for Shared {}
+
+/// Two futures wait and one is dropped just as a wake arrives: what it got and cannot use any more it passes on, so the
+/// other one is woken in any case. (Of a wake for all each has its own.)
+#[test]
+fn a_future_that_is_dropped_passes_its_wake_on() {
+    check(|| {
+        let list = Arc::new(WaitList::new());
+        let nodes = Arc::new([1, 2].map(WaitNode::new));
+        // SAFETY: the nodes live until the end of the model.
+        assert!(nodes.iter().all(|n| unsafe { list.join_if(n, || true) }));
+        let (shared, theirs) = (Shared(nodes.clone()), list.clone());
+        let dropped = thread::spawn(move || {
+            let shared = shared;
+            let node = &shared.0[0];
+            let passes_on = !theirs.withdraw(node) && node.is_woken_by_take();
+            passes_on.then(|| theirs.take())
+        });
+        let woken = list.take();
+        match dropped.join().unwrap() {
+            Some(heir) => assert_eq!((woken, heir), (Some(1), Some(2))),
+            None => assert_eq!(woken, Some(2)),
+        }
+        assert!(nodes[1].is_woken() && !list.has_waiters());
+    });
+}
+
+/// A future is polled with another waker while it is woken: one of the two wakers is called, and the other comes back.
+#[test]
+fn a_waker_is_replaced_or_called() {
+    check(|| {
+        let list = Arc::new(WaitList::new());
+        let nodes = Arc::new([1, 2].map(WaitNode::new));
+        // SAFETY: the node lives until the end of the model.
+        assert!(unsafe { list.join_if(&nodes[0], || true) });
+        let (shared, theirs) = (Shared(nodes.clone()), list.clone());
+        let poller = thread::spawn(move || {
+            let shared = shared;
+            let node = &shared.0[0];
+            let waits = theirs.wakes(node, |&who| who == 1);
+            let back = theirs.replace(node, 3);
+            assert!(waits || node.is_woken());
+            // Woken before the replacement: the poller sees that, and does not wait for a call.
+            assert!(back == 1 || node.is_woken());
+            back
+        });
+        let woken = list.take();
+        let back = poller.join().unwrap();
+        assert_eq!((woken, back), if back == 1 { (Some(3), 1) } else { (Some(1), 3) });
+    });
+}
+
 #[derive(Default)]
 struct Socket {
     data: AtomicU32,
     ready: ReadyWord,
     list: WaitList<Thread>,
+    slot: WakerSlot<Thread>,
 }
 
 /// Like `Source::run`: look, try, wait.
@@ -198,10 +252,34 @@ fn receive(socket: &Socket) {
     }
 }
 
+/// Like `Source::poll_io`, by a thread that parks when it is pending.
+fn poll_and_park(socket: &Socket) {
+    let take = |n: u32| n.checked_sub(1);
+    loop {
+        if !socket.slot.is_set() || socket.ready.is_ready() {
+            let seen = socket.ready.look();
+            if socket.data.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok() {
+                if socket.list.has_waiters() && socket.ready.is_ready() {
+                    wake_one(&socket.list);
+                }
+                return;
+            }
+            socket.ready.found_nothing(seen);
+        }
+        socket.slot.put(thread::current());
+        if socket.list.look(|| !socket.ready.is_ready()) {
+            thread::park();
+        }
+    }
+}
+
 fn arrive(socket: &Socket) {
     socket.data.fetch_add(1, Ordering::AcqRel);
     socket.ready.report();
     wake_one(&socket.list);
+    if let Some(who) = socket.slot.take() {
+        who.unpark();
+    }
 }
 
 #[test]
@@ -224,5 +302,29 @@ fn two_receivers_get_two_datagrams() {
         arrive(&socket);
         arrive(&socket);
         receivers.into_iter().for_each(|t| t.join().unwrap());
+    });
+}
+
+#[test]
+fn no_edge_is_lost_to_a_future_that_is_polled() {
+    check(|| {
+        let socket = Arc::new(Socket::default());
+        let theirs = socket.clone();
+        let poller = thread::spawn(move || poll_and_park(&theirs));
+        arrive(&socket);
+        poller.join().unwrap();
+    });
+}
+
+#[test]
+fn a_thread_and_a_future_get_two_datagrams() {
+    check(|| {
+        let socket = Arc::new(Socket::default());
+        let (a, b) = (socket.clone(), socket.clone());
+        let threads =
+            [thread::spawn(move || receive(&a)), thread::spawn(move || poll_and_park(&b))];
+        arrive(&socket);
+        arrive(&socket);
+        threads.into_iter().for_each(|t| t.join().unwrap());
     });
 }

@@ -1,8 +1,9 @@
 //! External sources of work: sockets and timers.
 
 use crate::poller::Poller;
+use crate::preempt::NoPreempt;
 use crate::task::TaskRef;
-use crate::timers::Timers;
+use crate::timers::{Fired, Timers};
 use crate::wake::wake;
 use heddle_core::Ns;
 use heddle_sync::park::Driver;
@@ -10,6 +11,7 @@ use heddle_sys::{clock, thread};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 
 /// See the module.
 pub(crate) struct Inputs {
@@ -33,8 +35,8 @@ impl Inputs {
         self.poller.is_active() || self.timers.next() != Ns::MAX
     }
 
-    /// Wakes the tasks whose timer has expired or whose data has arrived, waiting for data up to `timeout`. Returns
-    /// whether there were any.
+    /// Wakes the tasks and futures whose timer has expired or whose data has arrived, waiting for data up to `timeout`.
+    /// Returns whether there were any.
     pub(crate) fn take(&self, timeout: Option<Ns>) -> bool {
         let mut woken = self.fire_timers();
         if self.poller.is_active() || timeout != Some(Ns::ZERO) {
@@ -50,11 +52,20 @@ impl Inputs {
         }
         let now = clock::now();
         let mut any = false;
-        while let Some(task) = self.timers.pop_due(now) {
-            wake(task);
+        while let Some(fired) = self.timers.pop_due(now) {
+            match fired {
+                Fired::Task(task) => wake(task),
+                Fired::Future(waker) => waker.into_iter().for_each(Waker::wake),
+            }
             any = true;
         }
         any
+    }
+
+    /// Wakes the futures that sleep, and lets no other sleep here. The runtime is over.
+    pub(crate) fn close_timers(&self) {
+        let _guard = NoPreempt::new();
+        self.timers.close(Waker::wake);
     }
 
     /// Returns whether the ticker is asleep in the poll.

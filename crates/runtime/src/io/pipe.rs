@@ -1,6 +1,6 @@
 //! Anonymous pipes.
 
-use super::{Polled, impl_descriptor, impl_read, impl_write};
+use super::{Polled, impl_async_read, impl_async_write, impl_descriptor, impl_read, impl_write};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
@@ -73,4 +73,7 @@ macro_rules! ends {
 ends!(PipeReader, PipeWriter);
 impl_read!(PipeReader);
 impl_write!(PipeWriter);
+impl_async_read!(PipeReader);
+// A pipe ends when its writers are dropped.
+impl_async_write!(PipeWriter: |_: &PipeWriter| Ok(()));
 impl_descriptor!(PipeReader: io::PipeReader, PipeWriter: io::PipeWriter);

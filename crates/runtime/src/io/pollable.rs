@@ -8,6 +8,7 @@ use heddle_sys::epoll;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Any descriptor that epoll can watch (timers, event counters, inotify, terminals, sockets of other libraries,
@@ -84,17 +85,73 @@ impl<T: AsFd> Pollable<T> {
     }
 
     fn wait(&self, interest: Interest, timeout: Option<Duration>) -> io::Result<()> {
-        let events = match interest {
-            Interest::Read => epoll::READ,
-            Interest::Write => epoll::WRITE,
-        };
         let deadline = timeout.map(|timeout| now() + timeout.into());
-        self.0.run_until(interest, deadline, io::ErrorKind::TimedOut, |io| {
-            match epoll::ready_now(io.as_fd().as_raw_fd(), events) {
-                0 => Err(io::ErrorKind::WouldBlock.into()),
-                _ => Ok(()),
-            }
-        })
+        self.0.run_until(interest, deadline, io::ErrorKind::TimedOut, |io| is_ready(io, interest))
+    }
+
+    /// Waits until a read would not block: [`Pollable::wait_readable`] as a future. It is cancel-safe.
+    ///
+    /// # Errors
+    /// Never fails so far.
+    pub async fn readable_async(&self) -> io::Result<()> {
+        self.0.run_async(Interest::Read, |io| is_ready(io, Interest::Read)).await
+    }
+
+    /// Waits until a write would not block: [`Pollable::wait_writable`] as a future. It is cancel-safe.
+    ///
+    /// # Errors
+    /// Never fails so far.
+    pub async fn writable_async(&self) -> io::Result<()> {
+        self.0.run_async(Interest::Write, |io| is_ready(io, Interest::Write)).await
+    }
+
+    /// Runs `read`, and again after each wait for readability while it fails with
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock): [`Pollable::read_with`] as a future. It is cancel-safe: what `read`
+    /// returns is returned in the same poll.
+    ///
+    /// # Errors
+    /// Returns the error of `read`.
+    pub async fn read_with_async<R>(&self, read: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.0.run_async(Interest::Read, read).await
+    }
+
+    /// Runs `write`, and again after each wait for writability while it fails with
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock): [`Pollable::write_with`] as a future. It is cancel-safe: what `write`
+    /// returns is returned in the same poll.
+    ///
+    /// # Errors
+    /// Returns the error of `write`.
+    pub async fn write_with_async<R>(
+        &self,
+        write: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.0.run_async(Interest::Write, write).await
+    }
+
+    /// Runs `read`; if it fails with [`WouldBlock`](io::ErrorKind::WouldBlock), the waker of `cx` is called once the
+    /// descriptor is readable. The waker of the latest call counts: one task at a time polls in a direction.
+    ///
+    /// # Errors
+    /// Returns the error of `read`.
+    pub fn poll_read_with<R>(
+        &self,
+        cx: &mut Context<'_>,
+        read: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.0.poll_io(Interest::Read, cx, read)
+    }
+
+    /// Runs `write`; if it fails with [`WouldBlock`](io::ErrorKind::WouldBlock), the waker of `cx` is called once the
+    /// descriptor is writable. The waker of the latest call counts: one task at a time polls in a direction.
+    ///
+    /// # Errors
+    /// Returns the error of `write`.
+    pub fn poll_write_with<R>(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.0.poll_io(Interest::Write, cx, write)
     }
 
     /// Runs `read`, and again after each wait for readability while it fails with
@@ -140,6 +197,18 @@ impl<T: AsFd> Pollable<T> {
     /// Ends the registration and returns what was registered, in the mode that it has.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
+    }
+}
+
+/// Asks the system whether an operation would not block; `WouldBlock` if it would.
+fn is_ready(io: &impl AsFd, interest: Interest) -> io::Result<()> {
+    let events = match interest {
+        Interest::Read => epoll::READ,
+        Interest::Write => epoll::WRITE,
+    };
+    match epoll::ready_now(io.as_fd().as_raw_fd(), events) {
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use heddle_core::Ns;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// A non-blocking descriptor, its registration and the settings of this handle.
@@ -111,6 +112,27 @@ impl<S: AsFd> Polled<S> {
         })
     }
 
+    /// Runs `op`; the future waits for readiness whenever it reports `WouldBlock`. The limits and the mode of the
+    /// handle do not apply.
+    pub(crate) async fn run_async<R>(
+        &self,
+        interest: Interest,
+        mut op: impl FnMut(&S) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.watch.registration.run_async(interest, || op(&self.io)).await
+    }
+
+    /// Runs `op`; if it reports `WouldBlock`, the waker of `cx`, if it is the latest, is called once it is worth
+    /// another try.
+    pub(crate) fn poll_io<R>(
+        &self,
+        interest: Interest,
+        cx: &Context<'_>,
+        mut op: impl FnMut(&S) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.watch.registration.poll_io(interest, cx, || op(&self.io))
+    }
+
     fn timeout_word(&self, interest: Interest) -> &AtomicU64 {
         match interest {
             Interest::Read => &self.read_timeout,
@@ -160,6 +182,22 @@ where
     pub(crate) fn read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         self.run(Interest::Read, |mut io| io.read_vectored(bufs))
     }
+
+    pub(crate) async fn read_async(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.run_async(Interest::Read, |mut io| io.read(buf)).await
+    }
+
+    pub(crate) fn poll_read(&self, cx: &Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.poll_io(Interest::Read, cx, |mut io| io.read(buf))
+    }
+
+    pub(crate) fn poll_read_vectored(
+        &self,
+        cx: &Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_io(Interest::Read, cx, |mut io| io.read_vectored(bufs))
+    }
 }
 
 impl<S> Polled<S>
@@ -173,6 +211,26 @@ where
 
     pub(crate) fn write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         self.run(Interest::Write, |mut io| io.write_vectored(bufs))
+    }
+
+    pub(crate) async fn write_async(&self, buf: &[u8]) -> io::Result<usize> {
+        self.run_async(Interest::Write, |mut io| io.write(buf)).await
+    }
+
+    pub(crate) async fn write_vectored_async(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.run_async(Interest::Write, |mut io| io.write_vectored(bufs)).await
+    }
+
+    pub(crate) fn poll_write(&self, cx: &Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_io(Interest::Write, cx, |mut io| io.write(buf))
+    }
+
+    pub(crate) fn poll_write_vectored(
+        &self,
+        cx: &Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_io(Interest::Write, cx, |mut io| io.write_vectored(bufs))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Conversion of names and literals to socket addresses.
 
-use super::resolve::resolve;
+use super::resolve::{resolve, resolve_async};
 use std::io;
 use std::iter::Cloned;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -24,6 +24,42 @@ pub trait ToSocketAddrs {
     /// # Errors
     /// Fails if the name is unknown, cannot be looked up or lacks a port, or if a time limit passes.
     fn to_socket_addrs(&self) -> io::Result<Self::Iter>;
+
+    /// What a future looks up, which must not wait here. (A type outside this crate has only
+    /// [`ToSocketAddrs::to_socket_addrs`]: it is called, and if it waits, so does the poll.)
+    #[doc(hidden)]
+    fn target(&self) -> io::Result<Target> {
+        self.to_socket_addrs().map(|addrs| Target(Kind::Addrs(addrs.collect())))
+    }
+}
+
+/// Addresses, or a name that is still to be looked up.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Target(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Addrs(Vec<SocketAddr>),
+    Name(String, u16),
+}
+
+impl Target {
+    /// The addresses; waits for the lookup.
+    fn addrs(self) -> io::Result<vec::IntoIter<SocketAddr>> {
+        match self.0 {
+            Kind::Addrs(addrs) => Ok(addrs.into_iter()),
+            Kind::Name(host, port) => resolve(&host, port).map(Vec::into_iter),
+        }
+    }
+
+    /// The addresses; a future that waits for the lookup.
+    pub(super) async fn addrs_async(self) -> io::Result<Vec<SocketAddr>> {
+        match self.0 {
+            Kind::Addrs(addrs) => Ok(addrs),
+            Kind::Name(host, port) => resolve_async(&host, port).await,
+        }
+    }
 }
 
 impl ToSocketAddrs for SocketAddr {
@@ -52,12 +88,15 @@ impl ToSocketAddrs for (&str, u16) {
     type Iter = vec::IntoIter<SocketAddr>;
 
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        self.target()?.addrs()
+    }
+
+    fn target(&self) -> io::Result<Target> {
         let (host, port) = *self;
-        let addrs = match host.parse::<IpAddr>() {
-            Ok(ip) => vec![SocketAddr::new(ip, port)],
-            Err(_) => resolve(host, port)?,
-        };
-        Ok(addrs.into_iter())
+        Ok(Target(match host.parse::<IpAddr>() {
+            Ok(ip) => Kind::Addrs(vec![SocketAddr::new(ip, port)]),
+            Err(_) => Kind::Name(host.to_owned(), port),
+        }))
     }
 }
 
@@ -65,7 +104,11 @@ impl ToSocketAddrs for (String, u16) {
     type Iter = vec::IntoIter<SocketAddr>;
 
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
-        (&*self.0, self.1).to_socket_addrs()
+        self.target()?.addrs()
+    }
+
+    fn target(&self) -> io::Result<Target> {
+        (&*self.0, self.1).target()
     }
 }
 
@@ -73,14 +116,18 @@ impl ToSocketAddrs for str {
     type Iter = vec::IntoIter<SocketAddr>;
 
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
+        self.target()?.addrs()
+    }
+
+    fn target(&self) -> io::Result<Target> {
         if let Ok(addr) = self.parse() {
-            return Ok(vec![addr].into_iter());
+            return Ok(Target(Kind::Addrs(vec![addr])));
         }
         let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
         let (host, port) =
             self.rsplit_once(':').ok_or_else(|| invalid("invalid socket address"))?;
         let port = port.parse().map_err(|_| invalid("invalid port value"))?;
-        (host, port).to_socket_addrs()
+        (host, port).target()
     }
 }
 
@@ -89,6 +136,10 @@ impl ToSocketAddrs for String {
 
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         (**self).to_socket_addrs()
+    }
+
+    fn target(&self) -> io::Result<Target> {
+        (**self).target()
     }
 }
 
@@ -106,6 +157,10 @@ impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         (**self).to_socket_addrs()
     }
+
+    fn target(&self) -> io::Result<Target> {
+        (**self).target()
+    }
 }
 
 /// Returns the result of `f` for the first address for which it succeeds, or else the last error.
@@ -120,8 +175,26 @@ pub(super) fn first_that<R>(
             Err(error) => last = Some(error),
         }
     }
-    let none = || io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses");
-    Err(last.unwrap_or_else(none))
+    Err(last.unwrap_or_else(no_address))
+}
+
+/// Like [`first_that`], as a future.
+pub(super) async fn first_that_async<R, F: Future<Output = io::Result<R>>>(
+    target: io::Result<Target>,
+    mut f: impl FnMut(SocketAddr) -> F,
+) -> io::Result<R> {
+    let mut last = None;
+    for addr in target?.addrs_async().await? {
+        match f(addr).await {
+            Ok(result) => return Ok(result),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(no_address))
+}
+
+fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses")
 }
 
 #[cfg(test)]

@@ -23,6 +23,24 @@
 //!
 //! [`CancellationToken::run_until_cancelled`](crate::sync::CancellationToken::run_until_cancelled) ends waits, too.
 //!
+//! # Futures
+//! The functions whose names end in `_async` do the same as futures, for any executor; see [`crate::io`].
+//!
+//! ```
+//! use heddle_rt::net::{TcpListener, TcpStream};
+//!
+//! heddle_rt::block_on(async {
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let client = TcpStream::connect_async(listener.local_addr()?).await?;
+//!     let (server, _) = listener.accept_async().await?;
+//!     client.write_async(b"hello").await?;
+//!     let mut text = [0; 5];
+//!     assert_eq!(server.read_async(&mut text).await?, 5);
+//!     Ok::<(), std::io::Error>(())
+//! })?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! # Modes and other libraries
 //! Descriptors are non-blocking underneath. `from_std` and `try_from` take over a socket of the standard library
 //! (or an [`OwnedFd`](std::os::fd::OwnedFd)); `into_std` gives it back in blocking mode.

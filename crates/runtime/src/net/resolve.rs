@@ -31,6 +31,14 @@ pub(super) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     POOL.resolve(host, port)
 }
 
+/// Looks up the addresses of `host`; a future that waits. If it is dropped, the lookup leaves the queue.
+///
+/// # Errors
+/// Returns the C library's error.
+pub(super) async fn resolve_async(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    POOL.resolve_async(host, port).await
+}
+
 /// Looks up a name and blocks the kernel thread meanwhile.
 type Resolver = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
@@ -60,6 +68,16 @@ struct Lookup {
 }
 
 impl Lookup {
+    fn new(host: &str, port: u16) -> Arc<Lookup> {
+        Arc::new(Lookup {
+            host: host.to_owned(),
+            port,
+            outcome: Mutex::new(None),
+            done: AtomicBool::new(false),
+            waiter: WaitQueue::new(),
+        })
+    }
+
     fn finish(&self, outcome: io::Result<Vec<SocketAddr>>) {
         *self.outcome.lock().unwrap_or_else(|e| e.into_inner()) = Some(outcome);
         self.done.store(true, Ordering::Release);
@@ -70,6 +88,17 @@ impl Lookup {
     fn wait(&self, deadline: Option<Ns>) -> Option<io::Result<Vec<SocketAddr>>> {
         let pending = || !self.done.load(Ordering::Acquire);
         while pending() && self.waiter.wait_while(pending, Cancellable(deadline)) {}
+        self.outcome()
+    }
+
+    /// Waits for the outcome; a future.
+    async fn wait_async(&self) -> io::Result<Vec<SocketAddr>> {
+        let is_done = || self.done.load(Ordering::Acquire);
+        self.waiter.until(|| is_done().then_some(()), || !is_done()).await;
+        self.outcome().expect("the outcome of a lookup that is done")
+    }
+
+    fn outcome(&self) -> Option<io::Result<Vec<SocketAddr>>> {
         let _guard = NoPreempt::new();
         self.outcome.lock().unwrap_or_else(|e| e.into_inner()).take()
     }
@@ -87,13 +116,7 @@ impl Pool {
     }
 
     fn resolve(&'static self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let lookup = Arc::new(Lookup {
-            host: host.to_owned(),
-            port,
-            outcome: Mutex::new(None),
-            done: AtomicBool::new(false),
-            waiter: WaitQueue::new(),
-        });
+        let lookup = Lookup::new(host, port);
         within(None, io::ErrorKind::TimedOut, |deadline| {
             if let Err(error) = self.submit(&lookup) {
                 return Some(Err(error));
@@ -104,6 +127,12 @@ impl Pool {
             }
             outcome
         })
+    }
+
+    async fn resolve_async(&'static self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let pending = PendingLookup { pool: self, lookup: Lookup::new(host, port) };
+        self.submit(&pending.lookup)?;
+        pending.lookup.wait_async().await
     }
 
     /// Queues a lookup; starts a thread for it if all are busy and another one is allowed.
@@ -159,6 +188,20 @@ impl Pool {
     }
 }
 
+/// A lookup for which a future waits.
+struct PendingLookup {
+    pool: &'static Pool,
+    lookup: Arc<Lookup>,
+}
+
+impl Drop for PendingLookup {
+    fn drop(&mut self) {
+        if !self.lookup.done.load(Ordering::Acquire) {
+            self.pool.withdraw(&self.lookup);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +241,11 @@ mod tests {
                 let mut held = tasks.into_iter().map(|task| task.join().unwrap());
                 assert!(held.all(|found| found.is_err()), "no server answers");
                 assert_eq!((count_threads(), POOL.state().threads), (3, 3));
+                let mut dropped = Box::pin(POOL.resolve_async("10.0.0.1", 1));
+                let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+                assert!(dropped.as_mut().poll(&mut cx).is_pending());
+                assert_eq!(POOL.state().queue.len(), 1);
+                drop(dropped);
                 assert!(POOL.state().queue.is_empty(), "lookups that gave up left the queue");
                 OPEN.store(true, Ordering::Release);
             });
@@ -210,8 +258,11 @@ mod tests {
                 }
             });
             assert!(POOL.resolve("no address", 1).is_err());
+            let found = crate::block_on(POOL.resolve_async("10.0.0.1", 9)).unwrap();
+            assert_eq!(found, [SocketAddr::from(([10, 0, 0, 1], 9))]);
+            assert!(crate::block_on(POOL.resolve_async("no address", 1)).is_err());
         });
-        assert_eq!(CALLS.load(Ordering::Relaxed), 3 + 200 + 1);
+        assert_eq!(CALLS.load(Ordering::Relaxed), 3 + 200 + 3);
         while count_threads() > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -1,5 +1,6 @@
 //! Waits for what the kernel does not report.
 
+use crate::sleep_future::sleep_until_async;
 use crate::sync::{Cancellable, WaitQueue};
 use crate::time::{now, within};
 use heddle_core::Ns;
@@ -37,4 +38,18 @@ pub(super) fn retry<R>(
             pause = (pause * 2).min(longest);
         }
     })
+}
+
+/// Like [`retry`], as a future, without a limit.
+pub(super) async fn retry_async<R>(mut op: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    let (mut pause, longest) = PAUSES;
+    loop {
+        match op() {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            done => return done,
+        }
+        sleep_until_async(now() + pause).await;
+        pause = (pause * 2).min(longest);
+    }
 }

@@ -4,16 +4,39 @@ use super::{TcpStream, unix::UnixStream};
 use std::error::Error;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::Shutdown;
+#[cfg(any(feature = "futures-io", feature = "tokio-io"))]
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// A stream that can be split into owned halves: [`TcpStream`] and [`UnixStream`].
-pub trait Split: sealed::Shutdown {}
+pub trait Split: sealed::Stream {}
 
 mod sealed {
-    /// Ends the direction of writing; private to this crate.
-    pub trait Shutdown {
-        fn shutdown_write(&self) -> std::io::Result<()>;
+    use std::io::{IoSlice, IoSliceMut, Result};
+    use std::task::{Context, Poll};
+
+    /// What the halves do with their stream; private to this crate.
+    pub trait Stream {
+        fn close_write(&self) -> Result<()>;
+        fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>>;
+        fn poll_read_vectored(
+            &self,
+            cx: &mut Context<'_>,
+            bufs: &mut [IoSliceMut<'_>],
+        ) -> Poll<Result<usize>>;
+        #[cfg(feature = "tokio-io")]
+        fn poll_read_buf(
+            &self,
+            cx: &mut Context<'_>,
+            buf: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<Result<()>>;
+        fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>>;
+        fn poll_write_vectored(
+            &self,
+            cx: &mut Context<'_>,
+            bufs: &[IoSlice<'_>],
+        ) -> Poll<Result<usize>>;
     }
 }
 
@@ -21,9 +44,42 @@ macro_rules! splits {
     ($($stream:ty),*) => {$(
         impl Split for $stream {}
 
-        impl sealed::Shutdown for $stream {
-            fn shutdown_write(&self) -> io::Result<()> {
-                self.shutdown(Shutdown::Write)
+        impl sealed::Stream for $stream {
+            fn close_write(&self) -> io::Result<()> {
+                <$stream>::close_write(self)
+            }
+
+            fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+                self.0.poll_read(cx, buf)
+            }
+
+            fn poll_read_vectored(
+                &self,
+                cx: &mut Context<'_>,
+                bufs: &mut [IoSliceMut<'_>],
+            ) -> Poll<io::Result<usize>> {
+                self.0.poll_read_vectored(cx, bufs)
+            }
+
+            #[cfg(feature = "tokio-io")]
+            fn poll_read_buf(
+                &self,
+                cx: &mut Context<'_>,
+                buf: &mut tokio::io::ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                crate::io::poll_read_buf(&self.0, cx, buf)
+            }
+
+            fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+                self.0.poll_write(cx, buf)
+            }
+
+            fn poll_write_vectored(
+                &self,
+                cx: &mut Context<'_>,
+                bufs: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                self.0.poll_write_vectored(cx, bufs)
             }
         }
 
@@ -112,7 +168,7 @@ impl<S: Split> Drop for OwnedWriteHalf<S> {
     fn drop(&mut self) {
         if self.shuts_down {
             // Fails if the peer is gone already.
-            let _ = self.stream.shutdown_write();
+            let _ = self.stream.close_write();
         }
     }
 }
@@ -156,6 +212,94 @@ where
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(feature = "futures-io")]
+impl<S: Split> futures_io::AsyncRead for OwnedReadHalf<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.poll_read(cx, buf)
+    }
+
+    fn poll_read_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.poll_read_vectored(cx, bufs)
+    }
+}
+
+#[cfg(feature = "futures-io")]
+impl<S: Split> futures_io::AsyncWrite for OwnedWriteHalf<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.poll_write_vectored(cx, bufs)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.stream.close_write())
+    }
+}
+
+#[cfg(feature = "tokio-io")]
+impl<S: Split> tokio::io::AsyncRead for OwnedReadHalf<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.stream.poll_read_buf(cx, buf)
+    }
+}
+
+#[cfg(feature = "tokio-io")]
+impl<S: Split> tokio::io::AsyncWrite for OwnedWriteHalf<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.stream.close_write())
     }
 }
 

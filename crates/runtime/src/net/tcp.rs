@@ -1,14 +1,17 @@
 //! TCP; the types are re-exported by [`crate::net`].
 
-use super::addr::{ToSocketAddrs, first_that};
+use super::addr::{ToSocketAddrs, first_that, first_that_async};
 use super::options::{forward, impl_socket, impl_timeouts};
-use crate::io::{Polled, impl_descriptor, impl_read, impl_write, nonzero};
+use crate::io::{
+    Polled, impl_async_read, impl_async_write, impl_descriptor, impl_read, impl_write, nonzero,
+};
 use crate::poller::Interest;
 use crate::time::now;
 use heddle_core::Ns;
 use heddle_sys::socket;
 use std::io;
 use std::net::{self, Shutdown, SocketAddr};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// The half of a [`TcpStream`] that reads; see [`TcpStream::into_split`].
@@ -72,6 +75,26 @@ impl TcpListener {
         Ok((TcpStream(Polled::adopt(stream)?), peer))
     }
 
+    /// Waits for a connection: [`TcpListener::accept`] as a future. It is cancel-safe: a connection is accepted in the
+    /// poll that returns it. Any number of tasks may wait; each connection wakes one.
+    ///
+    /// # Errors
+    /// Returns the system's error. Running out of descriptors is one that passes.
+    pub async fn accept_async(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = self.0.run_async(Interest::Read, net::TcpListener::accept).await?;
+        Ok((TcpStream(Polled::adopt(stream)?), peer))
+    }
+
+    /// Accepts a connection; if there is none, the waker of `cx` is called once there may be. The waker of the latest
+    /// call counts.
+    ///
+    /// # Errors
+    /// Returns the system's error. Running out of descriptors is one that passes.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        let (stream, peer) = ready!(self.0.poll_io(Interest::Read, cx, net::TcpListener::accept))?;
+        Poll::Ready(Polled::adopt(stream).map(|stream| (TcpStream(stream), peer)))
+    }
+
     /// Returns an endless iterator over the connections that come, like a loop that calls [`TcpListener::accept`].
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming(self)
@@ -110,6 +133,34 @@ impl TcpStream {
         first_that(addr, |addr| connect_until(addr, None))
     }
 
+    /// Connects to the first of `addr` that answers: [`TcpStream::connect`] as a future. Names are looked up in threads
+    /// that exist for this. It is cancel-safe: if it is dropped, the connection is not made, or closed.
+    ///
+    /// ```
+    /// use heddle_rt::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let addr = listener.local_addr()?;
+    /// let serves = heddle_rt::spawn(move || heddle_rt::block_on(async {
+    ///     let (stream, _) = listener.accept_async().await?;
+    ///     stream.write_async(b"hello").await
+    /// }));
+    /// let mut text = [0; 5];
+    /// heddle_rt::block_on(async {
+    ///     let stream = TcpStream::connect_async(("localhost", addr.port())).await?;
+    ///     stream.read_async(&mut text).await
+    /// })?;
+    /// assert_eq!(&text, b"hello");
+    /// # serves.join().unwrap()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the error of the last address.
+    pub async fn connect_async(addr: impl ToSocketAddrs) -> io::Result<TcpStream> {
+        first_that_async(addr.target(), connect_async).await
+    }
+
     /// Connects to `addr`, or gives up after `timeout`.
     ///
     /// # Errors
@@ -127,12 +178,28 @@ impl TcpStream {
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.run(Interest::Read, |io| io.peek(buf))
     }
+
+    /// Waits for data and copies it to `buf`, but leaves it to be read: [`TcpStream::peek`] as a future. It is
+    /// cancel-safe.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn peek_async(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.run_async(Interest::Read, |io| io.peek(buf)).await
+    }
+
+    /// Ends the direction of writing, unless the connection is gone already.
+    pub(super) fn close_write(&self) -> io::Result<()> {
+        unless_gone(self.shutdown(Shutdown::Write))
+    }
 }
 
 impl_socket!(TcpStream, net::TcpStream);
 impl_timeouts!(TcpStream);
 impl_read!(TcpStream);
 impl_write!(TcpStream);
+impl_async_read!(TcpStream);
+impl_async_write!(TcpStream: TcpStream::close_write);
 impl_descriptor!(TcpListener: net::TcpListener, TcpStream: net::TcpStream);
 forward! { TcpStream:
     /// Returns the address of the other end.
@@ -158,6 +225,13 @@ fn connect_until(addr: SocketAddr, deadline: Option<Ns>) -> io::Result<TcpStream
     Ok(TcpStream(socket))
 }
 
+/// Like [`connect_until`], as a future.
+async fn connect_async(addr: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Polled::new(socket::connect(&addr)?)?;
+    socket.run_async(Interest::Write, is_connected).await?;
+    Ok(TcpStream(socket))
+}
+
 /// Returns the outcome of a connection attempt, `WouldBlock` while there is none. A report of readiness alone does
 /// not mean that there is: it may have been meant for another socket (see `poller::source`).
 fn is_connected(stream: &net::TcpStream) -> io::Result<()> {
@@ -169,5 +243,13 @@ fn is_connected(stream: &net::TcpStream) -> io::Result<()> {
             Err(io::ErrorKind::WouldBlock.into())
         }
         peer => peer.map(drop),
+    }
+}
+
+/// The result of shutting a connection down, which succeeds if there is none any more.
+pub(super) fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+        result => result,
     }
 }

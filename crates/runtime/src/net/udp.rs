@@ -1,6 +1,6 @@
 //! UDP.
 
-use super::addr::{ToSocketAddrs, first_that};
+use super::addr::{ToSocketAddrs, first_that, first_that_async};
 use super::options::{forward, impl_socket, impl_timeouts};
 use crate::io::{Polled, impl_descriptor};
 use crate::poller::Interest;
@@ -72,9 +72,63 @@ impl UdpSocket {
     /// # Errors
     /// Returns the system's error, or that of a time limit.
     pub fn send_to(&self, buf: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
-        let none = || io::Error::new(io::ErrorKind::InvalidInput, "no addresses to send data to");
-        let to = to.to_socket_addrs()?.next().ok_or_else(none)?;
+        let to = to.to_socket_addrs()?.next().ok_or_else(no_address)?;
         self.0.run(Interest::Write, |io| io.send_to(buf, to))
+    }
+
+    /// Waits for a datagram: [`UdpSocket::recv_from`] as a future. It is cancel-safe: a datagram is received in the
+    /// poll that returns it. What does not fit into `buf` is lost.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn recv_from_async(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0.run_async(Interest::Read, |io| io.recv_from(buf)).await
+    }
+
+    /// Waits for a datagram from the connected peer: [`UdpSocket::recv`] as a future. It is cancel-safe: a datagram is
+    /// received in the poll that returns it. What does not fit into `buf` is lost.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn recv_async(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.run_async(Interest::Read, |io| io.recv(buf)).await
+    }
+
+    /// Waits for a datagram and leaves it to be received: [`UdpSocket::peek_from`] as a future. It is cancel-safe.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn peek_from_async(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0.run_async(Interest::Read, |io| io.peek_from(buf)).await
+    }
+
+    /// Sends a datagram to the first address of `to`: [`UdpSocket::send_to`] as a future. It is cancel-safe: a datagram
+    /// is sent in the poll that returns its length.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn send_to_async(&self, buf: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
+        let to = to.target()?.addrs_async().await?;
+        let &to = to.first().ok_or_else(no_address)?;
+        self.0.run_async(Interest::Write, |io| io.send_to(buf, to)).await
+    }
+
+    /// Sends a datagram to the connected peer: [`UdpSocket::send`] as a future. It is cancel-safe: a datagram is sent
+    /// in the poll that returns its length.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn send_async(&self, buf: &[u8]) -> io::Result<usize> {
+        self.0.run_async(Interest::Write, |io| io.send(buf)).await
+    }
+
+    /// Connects to the first of `to` that the system accepts: [`UdpSocket::connect`] as a future, which waits for the
+    /// lookup of a name. It is cancel-safe.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn connect_async(&self, to: impl ToSocketAddrs) -> io::Result<()> {
+        first_that_async(to.target(), async |to| self.0.io().connect(to)).await
     }
 
     /// Sends a datagram to the connected peer.
@@ -157,4 +211,8 @@ forward! { UdpSocket:
     set_multicast_loop_v6(multicast_loop_v6: bool) -> ();
     /// Returns whether multicast datagrams that it sends over IPv6 come back.
     multicast_loop_v6() -> bool;
+}
+
+fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "no addresses to send data to")
 }

@@ -47,6 +47,7 @@ impl Deref for Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let _guard = NoPreempt::new();
+        self.source.clear();
         SOURCES.free(self.key);
     }
 }

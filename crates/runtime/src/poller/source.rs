@@ -11,19 +11,71 @@
 //!   that another task consumed, and a task that waits for a connection asks the socket for the outcome (`net::tcp`).
 //!   Nothing is lost either: reports are counted, so this one cannot hide one of the new owner's.
 //!
-//! A source that is removed has no waiters: they borrow the handle whose drop removes it.
+//! A source that is removed has no waiters, since they borrow the handle whose drop removes it, except futures that
+//! were leaked, and a waker of the `poll` functions: [`Source::clear`] removes these before the slot gets a new owner.
+//!
+//! # Three kinds of waiters
+//!
+//! Blocking operations and the futures of `async` functions queue up; an edge wakes the first, which passes it on if
+//! there is more. The functions that `poll` have no place for a node of the queue, so each direction has one slot, for
+//! the waker of the latest poll. An edge wakes the slot as well as the queue: the two do not know of each other, so
+//! neither must rely on the other to find what the edge announced.
 
-use crate::sync::{Cancellable, WaitQueue};
+use crate::preempt::NoPreempt;
+use crate::sync::{Cancellable, QueuedWaker, WaitQueue};
 use heddle_core::Ns;
-use heddle_sync::ReadyWord;
+use heddle_sync::{ReadyWord, WakerSlot};
 use heddle_sys::epoll::{BROKEN, READ, WRITE};
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 /// One direction of a descriptor. Its `ReadyWord` is model-checked: no edge is lost.
 #[derive(Default)]
 struct Direction {
     ready: ReadyWord,
     waiters: WaitQueue,
+    polled: WakerSlot<Waker>,
+}
+
+impl Direction {
+    /// Tries `op` once, or again if a signal interrupted it. `None` if it found nothing, which is recorded.
+    #[inline(always)]
+    fn attempt<R>(&self, op: &mut impl FnMut() -> io::Result<R>) -> Option<io::Result<R>> {
+        let seen = loop {
+            let seen = self.ready.look();
+            match op() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break seen,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => {
+                    // An edge wakes one waiter only. There may be more data: pass it on.
+                    if self.waiters.has_waiters() && self.ready.is_ready() {
+                        self.waiters.wake_one();
+                    }
+                    return Some(done);
+                }
+            }
+        };
+        self.ready.found_nothing(seen);
+        None
+    }
+
+    /// Whether `waker` is in the slot.
+    fn holds(&self, waker: &Waker) -> bool {
+        let _guard = NoPreempt::new();
+        self.polled.holds(|own| own.will_wake(waker))
+    }
+
+    /// Puts a clone of `waker` into the slot.
+    fn put(&self, waker: &Waker) {
+        let waker = waker.clone();
+        let before = {
+            let _guard = NoPreempt::new();
+            self.polled.put(waker)
+        };
+        drop(before);
+    }
 }
 
 /// See the module documentation.
@@ -61,24 +113,62 @@ impl Source {
         let direction = self.direction(interest);
         let mut in_time = true;
         loop {
-            let seen = direction.ready.look();
-            match op() {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                done => {
-                    // An edge wakes one waiter only. There may be more data: pass it on.
-                    if direction.waiters.has_waiters() && direction.ready.is_ready() {
-                        direction.waiters.wake_one();
-                    }
-                    return Some(done);
-                }
-            }
-            direction.ready.found_nothing(seen);
-            if !in_time {
-                return None;
+            let done = direction.attempt(&mut op);
+            if done.is_some() || !in_time {
+                return done;
             }
             let not_ready = || !direction.ready.is_ready();
             in_time = direction.waiters.wait_while(not_ready, Cancellable(deadline));
+        }
+    }
+
+    /// Runs `op` until it returns something other than `WouldBlock`; in between the future waits in the queue. If it is
+    /// dropped, it passes an edge on that it has not used.
+    pub(crate) async fn run_async<R>(
+        &self,
+        interest: Interest,
+        mut op: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let direction = self.direction(interest);
+        let mut wait = pin!(QueuedWaker::new(&direction.waiters));
+        let mut attempt = || direction.attempt(&mut op);
+        poll_fn(|cx| wait.as_mut().poll_until(cx, &mut attempt, || !direction.ready.is_ready()))
+            .await
+    }
+
+    /// Runs `op`; if it returns `WouldBlock`, the waker of `cx` is called once that may have changed. The latest waker
+    /// counts.
+    pub(crate) fn poll_io<R>(
+        &self,
+        interest: Interest,
+        cx: &Context<'_>,
+        mut op: impl FnMut() -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        let direction = self.direction(interest);
+        loop {
+            // If a poll found nothing and there was no edge since, there is nothing now.
+            if (!direction.polled.is_set() || direction.ready.is_ready())
+                && let Some(done) = direction.attempt(&mut op)
+            {
+                return Poll::Ready(done);
+            }
+            if !direction.holds(cx.waker()) {
+                direction.put(cx.waker());
+            }
+            // Under the lock that `report` takes between the two things that it does.
+            if direction.waiters.look(|| !direction.ready.is_ready()) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Forgets wakers that were left behind, for the next owner. Wakes nothing that still waits.
+    pub(super) fn clear(&self) {
+        for direction in [&self.read, &self.write] {
+            if direction.waiters.has_waiters() {
+                direction.waiters.wake_all();
+            }
+            drop(direction.polled.take());
         }
     }
 
@@ -92,6 +182,9 @@ impl Source {
                     direction.waiters.wake_all();
                 } else {
                     direction.waiters.wake_one();
+                }
+                if let Some(waker) = direction.polled.take() {
+                    waker.wake();
                 }
             }
         }

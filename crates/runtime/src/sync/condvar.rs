@@ -1,9 +1,12 @@
 //! Waiting for a condition under a mutex.
 
 use super::waiter::Limit;
-use super::{MutexGuard, WaitQueue};
+use super::{MutexExt as _, MutexGuard, QueuedWaker, WaitQueue};
 use crate::deadline::deadline_after;
 use lock_api::RawMutex as _;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 /// A condition variable for [`super::Mutex`].
@@ -114,6 +117,54 @@ impl Condvar {
         notified
     }
 
+    /// Releases the mutex, waits for a notification, takes the mutex again: [`Condvar::wait`] as a future. The mutex is
+    /// released in the first poll that waits. If the future is dropped, the mutex is free, and a notification that it
+    /// has got and not returned for is passed on: it is cancel-safe.
+    ///
+    /// ```
+    /// use heddle_rt::sync::{Condvar, Mutex, MutexExt as _};
+    /// use std::sync::Arc;
+    ///
+    /// let shared = Arc::new((Mutex::new(false), Condvar::new()));
+    /// let theirs = shared.clone();
+    /// heddle_rt::spawn(move || {
+    ///     *theirs.0.lock() = true;
+    ///     theirs.1.notify_one();
+    /// });
+    /// heddle_rt::block_on(async {
+    ///     let mut is_ready = shared.0.lock_async().await;
+    ///     while !*is_ready {
+    ///         is_ready = shared.1.wait_async(is_ready).await;
+    ///     }
+    /// });
+    /// ```
+    #[allow(clippy::await_holding_lock, reason = "it is dropped before the first await ends")]
+    pub async fn wait_async<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        let mutex = MutexGuard::mutex(&guard);
+        let mut guard = Some(guard);
+        let mut notified = Notified { queue: &self.waiters, passes_on: false };
+        let mut wait = pin!(QueuedWaker::new(&self.waiters));
+        let wait = poll_fn(|cx| {
+            if guard.is_none() {
+                return wait.as_mut().poll_woken(cx);
+            }
+            wait.as_mut().arm(cx);
+            wait.as_mut().join();
+            // Only now, so a notification in between finds the waiter.
+            guard = None;
+            Poll::Pending
+        });
+        notified.passes_on = wait.await;
+        let guard = mutex.lock_async().await;
+        notified.passes_on = false;
+        guard
+    }
+
+    /// Where the waiters are.
+    pub(super) fn waiters(&self) -> &WaitQueue {
+        &self.waiters
+    }
+
     /// Wakes the longest waiter.
     #[inline]
     pub fn notify_one(&self) {
@@ -128,6 +179,20 @@ impl Condvar {
     pub fn notify_all(&self) {
         if self.waiters.has_waiters() {
             self.waiters.wake_all();
+        }
+    }
+}
+
+/// A notification that a future has got and not returned for: passed on to the next waiter if it is dropped.
+struct Notified<'a> {
+    queue: &'a WaitQueue,
+    passes_on: bool,
+}
+
+impl Drop for Notified<'_> {
+    fn drop(&mut self) {
+        if self.passes_on {
+            self.queue.wake_one();
         }
     }
 }

@@ -56,7 +56,17 @@ impl<T> Sender<T> {
         self.0.send(value)
     }
 
-    /// Sends `value` if there is room, or with a bound of zero if a receiver waits.
+    /// Sends `value`; a future that waits for room if there is a bound, and with a bound of zero for a receiver. It is
+    /// cancel-safe: if it is dropped before it is done, `value` was not sent, and is dropped with it.
+    ///
+    /// # Errors
+    /// Returns `value` if all receivers are gone.
+    pub async fn send_async(&self, value: T) -> Result<(), SendError<T>> {
+        self.0.send_async(value).await
+    }
+
+    /// Sends `value` if there is room, or with a bound of zero if a receiver waits (in a thread or a task; a future
+    /// does not count, as it may be dropped).
     ///
     /// # Errors
     /// Returns `value` if there is no room or no receiver.
@@ -88,6 +98,15 @@ impl<T> Receiver<T> {
     /// If the channel is empty and all senders are gone.
     pub fn recv(&self) -> Result<T, RecvError> {
         self.0.recv()
+    }
+
+    /// Receives the next value; a future that waits for one. It is cancel-safe: a value is received in the poll that
+    /// returns it.
+    ///
+    /// # Errors
+    /// If the channel is empty and all senders are gone.
+    pub async fn recv_async(&self) -> Result<T, RecvError> {
+        self.0.recv_async().await
     }
 
     /// Receives the next value if there is one.

@@ -65,7 +65,17 @@ impl<T> SyncSender<T> {
         self.0.send(value)
     }
 
-    /// Sends `value` if there is room, or with a bound of zero if the receiver waits.
+    /// Sends `value`; a future that waits for room, or with a bound of zero for the receiver. It is cancel-safe: if it
+    /// is dropped before it is done, `value` was not sent, and is dropped with it.
+    ///
+    /// # Errors
+    /// Returns `value` if the receiver is gone.
+    pub async fn send_async(&self, value: T) -> Result<(), SendError<T>> {
+        self.0.send_async(value).await
+    }
+
+    /// Sends `value` if there is room, or with a bound of zero if the receiver waits (in a thread or a task; a future
+    /// does not count, as it may be dropped).
     ///
     /// # Errors
     /// Returns `value` if there is no room or no receiver.
@@ -89,6 +99,21 @@ impl<T> Receiver<T> {
     /// If the channel is empty and all senders are gone.
     pub fn recv(&self) -> Result<T, RecvError> {
         self.0.recv()
+    }
+
+    /// Receives the next value; a future that waits for one. It is cancel-safe: a value is received in the poll that
+    /// returns it.
+    ///
+    /// ```
+    /// let (orders, shop) = heddle_rt::sync::mpsc::sync_channel(1);
+    /// heddle_rt::spawn(move || orders.send("tea"));
+    /// assert_eq!(heddle_rt::block_on(shop.recv_async()), Ok("tea"));
+    /// ```
+    ///
+    /// # Errors
+    /// If the channel is empty and all senders are gone.
+    pub async fn recv_async(&self) -> Result<T, RecvError> {
+        self.0.recv_async().await
     }
 
     /// Receives the next value if there is one.

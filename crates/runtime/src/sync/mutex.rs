@@ -100,8 +100,52 @@ impl RawMutex {
         true
     }
 
+    /// Takes the lock. As in [`RawMutex::lock_limited`], a wake-up that finds the lock taken marks the word.
+    async fn lock_async(&self) {
+        if !self.try_lock() {
+            let take = || self.word.contend().then_some(());
+            self.waiters.until(take, || self.word.is_contended()).await;
+        }
+    }
+
     #[cold]
     fn wake(&self) {
         self.waiters.wake_one();
     }
+}
+
+/// What a [`Mutex`] can do beyond `lock_api`.
+pub trait MutexExt: sealed::Mutex {
+    /// What the mutex protects.
+    type Value: ?Sized;
+
+    /// Takes the lock; a future that waits. It is cancel-safe, and `Send` if the guard is.
+    ///
+    /// A guard may be held across an `await`, and passed to another thread. (Clippy's `await_holding_lock` warns of
+    /// that: it takes the guard for that of a lock that only blocks threads.)
+    ///
+    /// ```
+    /// use heddle_rt::sync::{Mutex, MutexExt as _};
+    ///
+    /// let mutex = Mutex::new(1);
+    /// heddle_rt::block_on(async { *mutex.lock_async().await += 1 });
+    /// assert_eq!(mutex.into_inner(), 2);
+    /// ```
+    fn lock_async(&self) -> impl Future<Output = MutexGuard<'_, Self::Value>>;
+}
+
+impl<T: ?Sized> MutexExt for Mutex<T> {
+    type Value = T;
+
+    async fn lock_async(&self) -> MutexGuard<'_, T> {
+        // SAFETY: the lock is taken through this reference and not released.
+        unsafe { self.raw() }.lock_async().await;
+        // SAFETY: the lock was taken, and no guard was made of that.
+        unsafe { self.make_guard_unchecked() }
+    }
+}
+
+mod sealed {
+    pub trait Mutex {}
+    impl<T: ?Sized> Mutex for super::Mutex<T> {}
 }

@@ -7,25 +7,72 @@
 //! heddle_rt::spawn(move || answer.send(6 * 7));
 //! assert_eq!(question.recv(), Ok(42));
 //! ```
+//!
+//! A [`Receiver`] is also a future. It is cancel-safe: the value is received in the poll that returns it, so a receiver
+//! that was polled by reference and is pending can be used further.
+//!
+//! ```
+//! # use heddle_rt::sync::oneshot;
+//! let (answer, question) = oneshot::channel();
+//! heddle_rt::spawn(move || answer.send(6 * 7));
+//! assert_eq!(heddle_rt::block_on(question), Ok(42));
+//! ```
 
 use super::channel::Channel;
 use super::select::receive_from_channel;
 use crate::deadline::deadline_after;
+use crate::preempt::NoPreempt;
+use heddle_sync::WakerSlot;
 use std::fmt;
+use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub use std::sync::mpsc::{RecvError, SendError};
 
+/// The channel, and the waker of a receiver that was polled.
+struct Shared<T> {
+    channel: Channel<T>,
+    waker: WakerSlot<Waker>,
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = Channel<T>;
+
+    fn deref(&self) -> &Channel<T> {
+        &self.channel
+    }
+}
+
+impl<T> Shared<T> {
+    /// Wakes the future. The caller has changed the channel under its lock, so one that was polled before that is in
+    /// the slot, and one that is polled later sees the change.
+    #[inline]
+    fn wake_future(&self) {
+        if self.waker.is_set()
+            && let Some(waker) = self.take_waker()
+        {
+            waker.wake();
+        }
+    }
+
+    fn take_waker(&self) -> Option<Waker> {
+        let _guard = NoPreempt::new();
+        self.waker.take()
+    }
+}
+
 /// Sends the value.
-pub struct Sender<T>(Arc<Channel<T>>);
+pub struct Sender<T>(Arc<Shared<T>>);
 
 /// Receives the value. In a `select!` it is used by reference: `recv(receiver)`.
-pub struct Receiver<T>(Arc<Channel<T>>);
+pub struct Receiver<T>(Arc<Shared<T>>);
 
 /// Makes a channel for one value.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let channel = Arc::new(Channel::new(None));
+    let channel = Arc::new(Shared { channel: Channel::new(None), waker: WakerSlot::new() });
     (Sender(channel.clone()), Receiver(channel))
 }
 
@@ -51,7 +98,9 @@ impl<T> Sender<T> {
     /// # Errors
     /// Returns `value` if the receiver is gone.
     pub fn send(self, value: T) -> Result<(), SendError<T>> {
-        self.0.send(value)
+        let sent = self.0.send(value);
+        self.0.wake_future();
+        sent
     }
 
     /// Whether the receiver is gone: computing the value may be a waste.
@@ -97,12 +146,42 @@ receive_from_channel!(Receiver);
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         self.0.drop_sender();
+        self.0.wake_future();
+    }
+}
+
+/// Receives the value. Ready with an error if the sender is gone, or if the value was received.
+impl<T> Future for Receiver<T> {
+    type Output = Result<T, RecvError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
+        // A look before the waker is cloned, and one after it is in the slot.
+        let shared = &self.0;
+        let is_there = {
+            let _guard = NoPreempt::new();
+            shared.waker.holds(|own| own.will_wake(cx.waker()))
+        };
+        for is_last in [is_there, true] {
+            match shared.try_recv() {
+                Ok(value) => return Poll::Ready(Ok(value)),
+                Err(mpsc::TryRecvError::Disconnected) => return Poll::Ready(Err(RecvError)),
+                Err(mpsc::TryRecvError::Empty) if is_last => break,
+                Err(mpsc::TryRecvError::Empty) => {}
+            }
+            let waker = cx.waker().clone();
+            let guard = NoPreempt::new();
+            let before = shared.waker.put(waker);
+            drop(guard);
+            drop(before);
+        }
+        Poll::Pending
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.0.drop_receiver();
+        drop(self.0.take_waker());
     }
 }
 

@@ -127,9 +127,95 @@ impl RawRwLock {
         true
     }
 
+    /// Admits the caller as a reader.
+    async fn read_async(&self) {
+        let enter = || self.try_lock_shared().then_some(());
+        self.waiters.until(enter, || self.word.bars_readers()).await;
+    }
+
+    /// Admits the caller as the writer.
+    async fn write_async(&self) {
+        if self.try_lock_exclusive() {
+            return;
+        }
+        let mut waiting = WaitingWriter::new(self);
+        let enter = || self.try_lock_exclusive().then_some(());
+        self.waiters.until(enter, || self.word.is_locked()).await;
+        waiting.is_admitted = true;
+    }
+
     /// Wakes all waiters: readers and writers share one queue. The lock in `wake_all` orders this after the state's
     /// change and before any waiter's check.
     fn wake(&self) {
         self.waiters.wake_all();
     }
+}
+
+/// A future that waits to write, and is counted.
+struct WaitingWriter<'a> {
+    lock: &'a RawRwLock,
+    is_admitted: bool,
+}
+
+impl WaitingWriter<'_> {
+    fn new(lock: &RawRwLock) -> WaitingWriter<'_> {
+        lock.word.writer_waits();
+        WaitingWriter { lock, is_admitted: false }
+    }
+}
+
+impl Drop for WaitingWriter<'_> {
+    fn drop(&mut self) {
+        self.lock.word.writer_came();
+        if !self.is_admitted {
+            // The readers that this writer held back may enter now.
+            self.lock.wake();
+        }
+    }
+}
+
+/// What a [`RwLock`] can do beyond `lock_api`.
+pub trait RwLockExt: sealed::RwLock {
+    /// What the lock protects.
+    type Value: ?Sized;
+
+    /// Takes the lock for reading; a future that waits. It is cancel-safe, and `Send` if the guard is.
+    ///
+    /// ```
+    /// use heddle_rt::sync::{RwLock, RwLockExt as _};
+    ///
+    /// let lock = RwLock::new(1);
+    /// heddle_rt::block_on(async {
+    ///     *lock.write_async().await += 1;
+    ///     assert_eq!(*lock.read_async().await, 2);
+    /// });
+    /// ```
+    fn read_async(&self) -> impl Future<Output = RwLockReadGuard<'_, Self::Value>>;
+
+    /// Takes the lock for writing; a future that waits. It is cancel-safe, and `Send` if the guard is. While it waits,
+    /// new readers are held back.
+    fn write_async(&self) -> impl Future<Output = RwLockWriteGuard<'_, Self::Value>>;
+}
+
+impl<T: ?Sized> RwLockExt for RwLock<T> {
+    type Value = T;
+
+    async fn read_async(&self) -> RwLockReadGuard<'_, T> {
+        // SAFETY: the lock is taken through this reference and not released.
+        unsafe { self.raw() }.read_async().await;
+        // SAFETY: the lock was taken for reading, and no guard was made of that.
+        unsafe { self.make_read_guard_unchecked() }
+    }
+
+    async fn write_async(&self) -> RwLockWriteGuard<'_, T> {
+        // SAFETY: the lock is taken through this reference and not released.
+        unsafe { self.raw() }.write_async().await;
+        // SAFETY: the lock was taken for writing, and no guard was made of that.
+        unsafe { self.make_write_guard_unchecked() }
+    }
+}
+
+mod sealed {
+    pub trait RwLock {}
+    impl<T: ?Sized> RwLock for super::RwLock<T> {}
 }

@@ -70,6 +70,21 @@ impl Semaphore {
         }
     }
 
+    /// Takes a permit; a future that waits for one if need be. It is cancel-safe.
+    ///
+    /// ```
+    /// use heddle_rt::sync::Semaphore;
+    ///
+    /// let semaphore = Semaphore::new(1);
+    /// let permit = heddle_rt::block_on(semaphore.acquire_async());
+    /// assert_eq!(semaphore.available(), 0);
+    /// # drop(permit);
+    /// ```
+    pub async fn acquire_async(&self) -> Permit<'_> {
+        let is_empty = || self.permits.load(Ordering::SeqCst) == 0;
+        self.waiters.until(|| self.try_acquire(), is_empty).await
+    }
+
     /// Adds `n` permits.
     pub fn release(&self, n: usize) {
         self.permits.fetch_add(n, Ordering::SeqCst);

@@ -1,14 +1,38 @@
-//! The tasks and ordinary threads that wait for one thing, in order of arrival.
+//! The tasks, ordinary threads and futures that wait for one thing, in order of arrival.
 //!
-//! The protocol is that of [`heddle_sync::WaitList`], where it is model-checked; this adds parking.
+//! The protocol is that of [`heddle_sync::WaitList`], where it is model-checked; this adds parking, and
+//! [`QueuedWaker`] what a future does in between its polls.
 
+use super::queued_waker::QueuedWaker;
 use super::waiter::{Limit, Waiter};
 use crate::preempt::NoPreempt;
 use heddle_sync::{WaitList, WaitNode};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Waker;
 
-/// A queue of waiters. Each is a node on the waiter's own stack.
+/// A queue of waiters. Each is a node on the waiter's own stack, or in its future.
 #[derive(Default)]
-pub(crate) struct WaitQueue(WaitList<Waiter>);
+pub(crate) struct WaitQueue(WaitList<Party>);
+
+/// Whom a node of a queue wakes.
+pub(super) enum Party {
+    /// A task or a thread, which is parked.
+    Parked(Waiter),
+    /// A future, which is polled again.
+    Future(Waker),
+}
+
+impl Party {
+    /// Wakes it. Preemption is off, also for the waker of a foreign executor.
+    #[inline]
+    fn wake(self) {
+        match self {
+            Party::Parked(waiter) => waiter.wake(),
+            Party::Future(waker) => waker.wake(),
+        }
+    }
+}
 
 impl WaitQueue {
     /// An empty queue.
@@ -36,7 +60,7 @@ impl WaitQueue {
         joined: impl FnOnce(),
         limit: impl Limit,
     ) -> bool {
-        let node = WaitNode::new(Waiter::current());
+        let node = WaitNode::new(Party::Parked(Waiter::current()));
         let joins = {
             let _guard = NoPreempt::new();
             // SAFETY: the node stays here until it was woken or withdrawn: the two ways out of the loop below.
@@ -61,12 +85,35 @@ impl WaitQueue {
     #[inline]
     pub(crate) fn wake_one(&self) -> bool {
         let _guard = NoPreempt::new();
-        self.0.take().map(Waiter::wake).is_some()
+        self.0.take().map(Party::wake).is_some()
     }
 
     /// Wakes all current waiters. Those that join meanwhile may wait on.
     pub(crate) fn wake_all(&self) {
         let _guard = NoPreempt::new();
-        self.0.take_all(Waiter::wake);
+        self.0.take_all(Party::wake);
+    }
+
+    /// Completes with the first result of `attempt`, which is made at once and after each wake. In between the future
+    /// waits in the queue if `condition` holds when it is locked; `condition` runs under a spin lock. A future that is
+    /// dropped leaves the queue, and passes on a wake that it has not used.
+    pub(crate) async fn until<R>(
+        &self,
+        mut attempt: impl FnMut() -> Option<R>,
+        mut condition: impl FnMut() -> bool,
+    ) -> R {
+        let mut wait = pin!(QueuedWaker::new(self));
+        poll_fn(|cx| wait.as_mut().poll_until(cx, &mut attempt, &mut condition)).await
+    }
+
+    /// Runs `look`, which only loads and stores, under the lock; see [`WaitList::look`].
+    pub(crate) fn look<R>(&self, look: impl FnOnce() -> R) -> R {
+        let _guard = NoPreempt::new();
+        self.0.look(look)
+    }
+
+    /// The list itself. Preemption is off while it is used.
+    pub(super) fn list(&self) -> &WaitList<Party> {
+        &self.0
     }
 }

@@ -17,6 +17,14 @@ enum Op {
     Fire(u64, usize),
 }
 
+/// The task that a timer wakes.
+fn task<W>(fired: Fired<W>) -> W {
+    match fired {
+        Fired::Task(who) => who,
+        Fired::Future(_) => panic!("no future has a timer"),
+    }
+}
+
 /// Times of every magnitude, many of them powers of two.
 fn time() -> impl Strategy<Value = u64> {
     (0u32..44, any::<u64>(), any::<bool>()).prop_map(|(bits, noise, round)| {
@@ -74,10 +82,10 @@ impl Pair {
         for _ in 0..at_most {
             let first = self.set.first_entry().filter(|entry| entry.key().0 <= self.now);
             let expected = first.map(|entry| entry.remove_entry());
-            let fired = self.timers.pop_due(self.now);
+            let fired = self.timers.pop_due(self.now).map(task);
             match (fired, expected) {
                 (None, None) => break,
-                (Some(number), Some((_, timer))) if number == timer.link.who.who => {
+                (Some(number), Some((_, timer))) if number == task(timer.link.who.who.fire()) => {
                     self.timers.cancel(&timer);
                 }
                 // Among equal deadlines on several CPUs, any may come first.
@@ -138,7 +146,8 @@ fn a_timer_can_be_set_to_the_first_and_last_times() {
     let earliest = all.each_ref().map(|timer| unsafe { timers.set(0, timer) });
     assert_eq!(earliest, [true, true, false, false]);
     assert_eq!(timers.next(), Ns::ZERO);
-    let fired: Vec<u32> = std::iter::from_fn(|| timers.pop_due(Ns(u64::MAX - 2))).collect();
+    let fired: Vec<u32> =
+        std::iter::from_fn(|| timers.pop_due(Ns(u64::MAX - 2)).map(task)).collect();
     assert_eq!(fired, [0, 1, 1]);
     assert_eq!(timers.next(), Ns(u64::MAX - 1));
     all.iter().for_each(|timer| timers.cancel(timer));
@@ -177,10 +186,70 @@ fn a_timer_fires_once_or_is_cancelled() {
             });
         }
         while running.load(Ordering::Acquire) > 0 {
-            while let Some(owner) = timers.pop_due(Ns(350)) {
+            while let Some(owner) = timers.pop_due(Ns(350)).map(task) {
                 owner.fetch_add(1, Ordering::Release);
             }
         }
     });
     assert_eq!(timers.next(), Ns::MAX);
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl std::task::Wake for Count {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn closed_timers_wake_futures_and_take_no_more() {
+    let counts: [std::sync::Arc<Count>; 3] = Default::default();
+    let woken = || counts.each_ref().map(|count| count.0.load(Ordering::Relaxed));
+    let future = |at, which: usize| Timer::of_future(Ns(at), counts[which].clone().into());
+    let timers: Timers<u32> = Timers::new(2);
+    let (first, late, refused) = (future(10, 0), future(1 << 50, 1), future(5, 2));
+    let slept = Timer::new(Ns(20), 7);
+    // SAFETY: they are popped or cancelled before the end of the test, and closed before that.
+    unsafe {
+        assert_eq!(timers.set_of_future(0, &first), Some(true));
+        assert_eq!(timers.set_of_future(1, &late), Some(false));
+        timers.set(1, &slept);
+    }
+    assert!(matches!(timers.pop_due(Ns(11)), Some(Fired::Future(Some(_)))));
+    assert!(first.has_fired() && !late.has_fired());
+    assert!(first.into_waker().is_none(), "taken out");
+    timers.close(Waker::wake);
+    assert!(late.has_fired() && slept.has_fired());
+    assert_eq!(woken(), [0, 1, 0]);
+    // SAFETY: as above.
+    assert_eq!(unsafe { timers.set_of_future(0, &refused) }, None);
+    assert!(!refused.has_fired());
+    assert_eq!(timers.next(), Ns::MAX);
+    let after = Timer::new(Ns(3), 8);
+    // SAFETY: as above.
+    unsafe { timers.set(0, &after) };
+    assert_eq!(timers.next(), Ns(3), "tasks may still set theirs");
+    timers.cancel(&after);
+}
+
+#[test]
+fn a_waker_is_replaced_while_its_timer_is_set() {
+    let [old, new]: [std::sync::Arc<Count>; 2] = Default::default();
+    let timers: Timers<u32> = Timers::new(1);
+    let wakers = [old.clone(), new.clone()].map(Waker::from);
+    let timer = Timer::of_future(Ns(10), wakers[0].clone());
+    // SAFETY: it is popped below.
+    unsafe { timers.set_of_future(0, &timer) };
+    assert!(timers.will_wake(&timer, &wakers[0]) && !timers.will_wake(&timer, &wakers[1]));
+    drop(timers.replace_waker(&timer, wakers[1].clone()));
+    assert!(timers.will_wake(&timer, &wakers[1]));
+    let Some(Fired::Future(Some(waker))) = timers.pop_due(Ns(10)) else { panic!("it is due") };
+    waker.wake();
+    assert_eq!([old, new].map(|count| count.0.load(Ordering::Relaxed)), [0, 1]);
+    assert!(!timers.will_wake(&timer, &wakers[1]));
+    let back = timers.replace_waker(&timer, wakers[0].clone());
+    assert!(back.will_wake(&wakers[0]), "it has fired, and keeps none");
 }

@@ -3,7 +3,7 @@
 use super::SocketAddr;
 use crate::io::{Polled, impl_descriptor};
 use crate::net::options::{forward, impl_socket, impl_timeouts};
-use crate::net::retry::retry;
+use crate::net::retry::{retry, retry_async};
 use crate::poller::Interest;
 use crate::time::now;
 use std::io;
@@ -122,6 +122,59 @@ impl UnixDatagram {
         // connected to.
         let deadline = self.0.timeout(Interest::Write).map(|timeout| now() + timeout.into());
         retry(deadline, io::ErrorKind::WouldBlock, send)
+    }
+
+    /// Waits for a datagram: [`UnixDatagram::recv_from`] as a future. It is cancel-safe: a datagram is received in the
+    /// poll that returns it. What does not fit into `buf` is lost.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn recv_from_async(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0.run_async(Interest::Read, |io| io.recv_from(buf)).await
+    }
+
+    /// Waits for a datagram from the connected peer: [`UnixDatagram::recv`] as a future. It is cancel-safe: a datagram
+    /// is received in the poll that returns it. What does not fit into `buf` is lost.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn recv_async(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.run_async(Interest::Read, |io| io.recv(buf)).await
+    }
+
+    /// Waits for a datagram and leaves it to be received: [`UnixDatagram::peek`] as a future. It is cancel-safe.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn peek_async(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.run_async(Interest::Read, |io| super::peek(io, buf)).await
+    }
+
+    /// Sends a datagram to the connected peer; a future that waits while its queue is full. It is cancel-safe: a
+    /// datagram is sent in the poll that returns its length.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn send_async(&self, buf: &[u8]) -> io::Result<usize> {
+        self.0.run_async(Interest::Write, |io| io.send(buf)).await
+    }
+
+    /// Sends a datagram to the socket at `path`; see [`UnixDatagram::send_to_addr_async`].
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn send_to_async(&self, buf: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
+        let addr = SocketAddr::from_pathname(path)?;
+        self.send_to_addr_async(buf, &addr).await
+    }
+
+    /// Sends a datagram to `addr`, which may be an abstract name; a future that waits while its queue is full. It is
+    /// cancel-safe: a datagram is sent in the poll that returns its length.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn send_to_addr_async(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
+        retry_async(|| self.0.io().send_to_addr(buf, addr)).await
     }
 }
 

@@ -1,17 +1,21 @@
 //! Unix stream sockets.
 
 use super::{SocketAddr, UCred};
-use crate::io::{Polled, impl_descriptor, impl_read, impl_write};
+use crate::io::{
+    Polled, impl_async_read, impl_async_write, impl_descriptor, impl_read, impl_write,
+};
 use crate::net::options::{forward, impl_socket, impl_timeouts};
-use crate::net::retry::retry;
+use crate::net::retry::{retry, retry_async};
+use crate::net::tcp::unless_gone;
 use crate::poller::Interest;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net;
 use std::path::Path;
+use std::task::{Context, Poll, ready};
 
 /// A listening Unix socket. Dropping it does not remove its file.
 ///
@@ -69,6 +73,26 @@ impl UnixListener {
         Ok((UnixStream(Polled::adopt(stream)?), peer))
     }
 
+    /// Waits for a connection: [`UnixListener::accept`] as a future. It is cancel-safe: a connection is accepted in the
+    /// poll that returns it. Any number of tasks may wait; each connection wakes one.
+    ///
+    /// # Errors
+    /// Returns the system's error. Running out of descriptors is one that passes.
+    pub async fn accept_async(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let (stream, peer) = self.0.run_async(Interest::Read, net::UnixListener::accept).await?;
+        Ok((UnixStream(Polled::adopt(stream)?), peer))
+    }
+
+    /// Accepts a connection; if there is none, the waker of `cx` is called once there may be. The waker of the latest
+    /// call counts.
+    ///
+    /// # Errors
+    /// Returns the system's error. Running out of descriptors is one that passes.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
+        let (stream, peer) = ready!(self.0.poll_io(Interest::Read, cx, net::UnixListener::accept))?;
+        Poll::Ready(Polled::adopt(stream).map(|stream| (UnixStream(stream), peer)))
+    }
+
     /// Returns an endless iterator over the connections that come, like a loop that calls [`UnixListener::accept`].
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming(self)
@@ -108,11 +132,30 @@ impl UnixStream {
     /// Returns the system's error; [`TimedOut`](io::ErrorKind::TimedOut) if a [`crate::timeout`] cut it off.
     pub fn connect_addr(addr: &SocketAddr) -> io::Result<UnixStream> {
         let addr = to_system(addr)?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let socket = socket()?;
         let connect = || Ok(rustix::net::connect(&socket, &addr)?);
         retry(None, io::ErrorKind::TimedOut, connect)?;
+        Polled::new(net::UnixStream::from(socket)).map(UnixStream)
+    }
+
+    /// Connects to the socket at `path`; a future that waits while its backlog is full. It is cancel-safe: if it is
+    /// dropped, the connection is not made.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn connect_async(path: impl AsRef<Path>) -> io::Result<UnixStream> {
+        let addr = SocketAddr::from_pathname(path)?;
+        UnixStream::connect_addr_async(&addr).await
+    }
+
+    /// Connects to `addr`, which may be an abstract name; see [`UnixStream::connect_async`].
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn connect_addr_async(addr: &SocketAddr) -> io::Result<UnixStream> {
+        let addr = to_system(addr)?;
+        let socket = socket()?;
+        retry_async(|| Ok(rustix::net::connect(&socket, &addr)?)).await?;
         Polled::new(net::UnixStream::from(socket)).map(UnixStream)
     }
 
@@ -134,6 +177,20 @@ impl UnixStream {
         self.0.run(Interest::Read, |io| super::peek(io, buf))
     }
 
+    /// Waits for data and copies it to `buf`, but leaves it to be read: [`UnixStream::peek`] as a future. It is
+    /// cancel-safe.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn peek_async(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.run_async(Interest::Read, |io| super::peek(io, buf)).await
+    }
+
+    /// Ends the direction of writing, unless the connection is gone already.
+    pub(in crate::net) fn close_write(&self) -> io::Result<()> {
+        unless_gone(self.shutdown(Shutdown::Write))
+    }
+
     /// Returns who is at the other end.
     ///
     /// # Errors
@@ -153,6 +210,8 @@ impl_socket!(UnixStream, net::UnixStream);
 impl_timeouts!(UnixStream);
 impl_read!(UnixStream);
 impl_write!(UnixStream);
+impl_async_read!(UnixStream);
+impl_async_write!(UnixStream: UnixStream::close_write);
 impl_descriptor!(UnixListener: net::UnixListener, UnixStream: net::UnixStream);
 forward! { UnixStream:
     /// Returns the address of the other end.
@@ -161,6 +220,12 @@ forward! { UnixStream:
     local_addr() -> SocketAddr;
     /// Shuts down one direction or both. Waiting reads see the end.
     shutdown(how: Shutdown) -> ();
+}
+
+/// Creates a stream socket that is not blocking.
+fn socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
 /// Converts an address of the standard library to one for system calls.

@@ -6,8 +6,8 @@ mod waits;
 pub(crate) use scope::{Cancellable, cut_off, is_cut};
 pub(crate) use waits::Registration;
 
-use super::Mutex;
 use super::select::{CancelArm, Selection, Selectors, Wait, select};
+use super::{Mutex, WaitQueue};
 use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,8 @@ use std::time::Duration;
 ///
 /// | to wait for | with a token |
 /// |---|---|
-/// | the token itself | [`wait`](CancellationToken::wait), [`wait_timeout`](CancellationToken::wait_timeout) |
+/// | the token itself | [`wait`](CancellationToken::wait), [`wait_timeout`](CancellationToken::wait_timeout), |
+/// | | [`cancelled_async`](CancellationToken::cancelled_async) |
 /// | a time | [`sleep`](CancellationToken::sleep) |
 /// | a channel | [`recv`](CancellationToken::recv), or an arm `cancelled(token)` of [`select!`](crate::select) |
 /// | a mutex | [`lock`](CancellationToken::lock) |
@@ -69,6 +70,8 @@ pub struct DropGuard(Option<CancellationToken>);
 struct Shared {
     is_cancelled: AtomicBool,
     state: Mutex<State>,
+    /// Futures that wait; tasks and threads are in `state`.
+    futures: WaitQueue,
 }
 
 #[derive(Default)]
@@ -88,6 +91,7 @@ impl Shared {
         let State { selectors, children, .. } = mem::take(&mut *state);
         drop(state);
         selectors.notify_all();
+        self.futures.wake_all();
         children
     }
 }
@@ -145,6 +149,20 @@ impl CancellationToken {
     /// Waits until the token is cancelled.
     pub fn wait(&self) {
         select(&mut [&mut CancelArm::new(self)], Wait::Forever);
+    }
+
+    /// Waits until the token is cancelled: [`CancellationToken::wait`] as a future. It is cancel-safe.
+    ///
+    /// ```
+    /// let token = heddle_rt::sync::CancellationToken::new();
+    /// let theirs = token.clone();
+    /// heddle_rt::spawn(move || theirs.cancel());
+    /// heddle_rt::block_on(token.cancelled_async());
+    /// assert!(token.is_cancelled());
+    /// ```
+    pub async fn cancelled_async(&self) {
+        let is_cancelled = || self.is_cancelled().then_some(());
+        self.0.futures.until(is_cancelled, || !self.is_cancelled()).await;
     }
 
     /// Waits until the token is cancelled, for at most `timeout`; whether it is.

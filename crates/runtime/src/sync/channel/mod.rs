@@ -1,9 +1,9 @@
 //! The core of every channel: a queue under a mutex, with or without a bound, and the parties that wait on it.
 //!
 //! # Waiting
-//! A plain operation waits on a condition variable; a [`select!`](crate::select) has an entry in a list of the state
-//! ([`Selectors`]). Each event (a value, a free place) wakes one party of both kinds. The one that comes second finds
-//! nothing and waits again; no event is missed by a party that could use it.
+//! A plain operation waits on a condition variable, and so does a future ([`futures`]); a [`select!`](crate::select)
+//! has an entry in a list of the state ([`Selectors`]). Each event (a value, a free place) wakes one party of both
+//! kinds. The one that comes second finds nothing and waits again; no event is missed by a party that could use it.
 //!
 //! # Places that are promised
 //! A `select!` chooses a send before it evaluates the value. `reserved` counts the places that are promised this way:
@@ -20,6 +20,7 @@
 //! it ([`Claim::Committed`](super::select::Claim)), a sender in a `select!` gets its place from the receiver that
 //! claims it. A counted receiver leaves only if the sum allows it, or takes a value.
 
+mod futures;
 mod iterators;
 mod rendezvous;
 
@@ -89,11 +90,7 @@ impl<T> Channel<T> {
     }
 
     pub(crate) fn send(&self, value: T) -> Result<(), SendError<T>> {
-        self.send_limited(value, None).map_err(|error| match error {
-            SendTimeoutError::Timeout(value) | SendTimeoutError::Disconnected(value) => {
-                SendError(value)
-            }
-        })
+        self.send_limited(value, None).map_err(SendTimeoutError::without_reason)
     }
 
     pub(crate) fn send_limited(
@@ -280,6 +277,10 @@ impl<T> Channel<T> {
         };
         if !is_ready {
             state.select_senders.add(selection, arm);
+            if self.bound == Some(0) {
+                // A future that waits to receive is not counted: it looks for senders when it is polled.
+                self.filled.notify_all();
+            }
         }
         is_ready
     }
@@ -350,6 +351,16 @@ impl<T> State<T> {
     /// Values in the queue and promised places.
     fn taken_places(&self) -> usize {
         self.queue.len() + self.reserved
+    }
+}
+
+impl<T> SendTimeoutError<T> {
+    fn without_reason(self) -> SendError<T> {
+        match self {
+            SendTimeoutError::Timeout(value) | SendTimeoutError::Disconnected(value) => {
+                SendError(value)
+            }
+        }
     }
 }
 

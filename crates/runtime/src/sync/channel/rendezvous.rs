@@ -31,13 +31,27 @@ impl<T> Channel<T> {
         value: T,
         limit: impl Limit,
     ) -> Result<(), SendTimeoutError<T>> {
-        let before = state.taken;
+        let before = self.offer(&mut state, value);
+        let is_there = |s: &mut State<T>| s.receivers > 0 && s.taken == before;
+        self.met.wait_while_limited(&mut state, is_there, limit);
+        self.end_offer(state, before)
+    }
+
+    /// Puts `value` into the empty queue. Returns how many values had been received before.
+    pub(super) fn offer(&self, state: &mut MutexGuard<'_, State<T>>, value: T) -> u64 {
         state.queue.push_back(value);
         let receiver = state.select_receivers.notify_one();
         self.filled.notify_one();
         receiver.wake();
-        let is_there = |s: &mut State<T>| s.receivers > 0 && s.taken == before;
-        self.met.wait_while_limited(&mut state, is_there, limit);
+        state.taken
+    }
+
+    /// Takes the value that was offered back, if it was not received.
+    pub(super) fn end_offer(
+        &self,
+        mut state: MutexGuard<'_, State<T>>,
+        before: u64,
+    ) -> Result<(), SendTimeoutError<T>> {
         if state.taken != before {
             return Ok(());
         }
