@@ -28,7 +28,7 @@
 //! | `select!` (as crossbeam's) | [`select!`]: channels, times, cancellation |
 //! | `CancellationToken` | [`sync::CancellationToken`]: ends waits, never a task |
 //! | `tokio::spawn`, `block_on` | [`task::spawn`], [`block_on`], [`Runtime::block_on`]: async tasks |
-//! | tokio's `JoinSet`, `LocalSet`, `spawn_blocking` | [`task::JoinSet`], [`task::LocalSet`], [`task::spawn_blocking`] |
+//! | its `JoinSet`, `LocalSet`, `spawn_blocking` | the same in [`task`] |
 //! | `thread_local!` | the same: each task has its own |
 //! | `task_local!` | [`task_local!`]: a value for the length of a call |
 //! | `thread::sleep` | [`time::sleep`], [`time::timeout`], [`time::interval`], [`time::after`] |

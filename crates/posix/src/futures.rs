@@ -2,9 +2,7 @@
 //!
 //! The table below is found by its name, with `dlsym`; its layout is part of what that tokio was built with.
 
-use crate::signals;
 use crate::start;
-use crate::thread::Thread;
 use heddle_rt::raw::{self, ForeignTask, NoPreempt, PollFn};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -61,21 +59,4 @@ extern "C" fn no_preempt_begin() {
 
 extern "C" fn no_preempt_end() {
     raw::end_no_preempt();
-}
-
-/// Makes the contexts in which futures are polled threads of this library.
-pub(crate) fn prepare() {
-    raw::hook_carriers(Thread::adopt_carrier, begins, ends);
-}
-
-fn begins() {
-    if let Some(thread) = Thread::current() {
-        thread.carrier_begins();
-    }
-}
-
-fn ends() {
-    if let Some(thread) = Thread::current() {
-        signals::end(thread);
-    }
 }

@@ -1,7 +1,7 @@
 //! Start: nothing but names until a thread is created.
 
 use crate::thread::first;
-use crate::{futures, image, process, report, signals, thread};
+use crate::{image, process, report, signals, thread};
 use heddle_core::Ns;
 use heddle_rt::RuntimeBuilder;
 use heddle_rt::raw;
@@ -33,7 +33,7 @@ extern "C" fn construct() {
     if !image::is_beside_another_runtime() {
         raw::hook_create_thread(thread::create);
         process::register();
-        futures::prepare();
+        thread::adopt_carriers();
     }
     if std::env::var_os("HEDDLE_PTHREAD_FOLLOW").is_some_and(|follow| follow == "0") {
         // SAFETY: no other thread exists yet.

@@ -5,7 +5,7 @@ pub(crate) mod first;
 mod join;
 mod registry;
 
-pub(crate) use create::{create, exit};
+pub(crate) use create::{adopt_carriers, create, exit};
 pub(crate) use join::{pthread_detach, pthread_join};
 
 use crate::report::Losses;

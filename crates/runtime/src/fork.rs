@@ -14,8 +14,7 @@ use heddle_arch::PreemptCount;
 use std::cell::Cell;
 
 /// The locks that another thread may hold when a thread forks.
-type Locks =
-    (ambient::Global, pool::Locks, slab::Locks, thread_parker::Locked, block_on::Locked);
+type Locks = (ambient::Global, pool::Locks, slab::Locks, thread_parker::Locked, block_on::Locked);
 
 /// The locks that [`before`] took. Used by the thread that holds them.
 struct HeldLocks(Cell<Option<Locks>>);

@@ -139,16 +139,20 @@ pub(crate) unsafe extern "C" fn create(
     0
 }
 
-impl Thread {
-    /// Makes `task`, a context that polls futures, a detached thread of the caller's kind.
-    pub(crate) fn adopt_carrier(task: RawTask) {
-        Thread::for_block(task).begin(Life::Detached);
-    }
-
-    /// The caller is such a context, before its first poll.
-    pub(crate) fn carrier_begins(&self) {
-        self.tid.store(raw::renumber(), Ordering::Relaxed);
-    }
+/// Makes the contexts in which futures are polled detached threads of this library, as their makers are.
+pub(crate) fn adopt_carriers() {
+    let made = |task| Thread::for_block(task).begin(Life::Detached);
+    let begins = || {
+        if let Some(thread) = Thread::current() {
+            thread.tid.store(raw::renumber(), Ordering::Relaxed);
+        }
+    };
+    let ends = || {
+        if let Some(thread) = Thread::current() {
+            signals::end(thread);
+        }
+    };
+    raw::hook_carriers(made, begins, ends);
 }
 
 /// What a thread begins with.

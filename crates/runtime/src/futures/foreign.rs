@@ -37,8 +37,8 @@ impl Future for Foreign {
 }
 
 impl ForeignTask {
-    /// Creates a task of the caller's runtime, or the process-wide one, that calls `poll(data)`: once for each wake, and
-    /// once more if it was woken meanwhile, never twice at a time, until that returns 1.
+    /// Creates a task of the caller's runtime, or the process-wide one, that calls `poll(data)`: once for each wake,
+    /// and once more if it was woken meanwhile, never twice at a time, until that returns 1.
     ///
     /// # Errors
     /// The system's, if it has no memory.
