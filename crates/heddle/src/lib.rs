@@ -176,6 +176,10 @@ pub mod task {
     };
 }
 
+/// hyper on Heddle: executor, timer and streams (feature `hyper`).
+#[cfg(feature = "hyper")]
+pub use heddle_rt::hyper;
+
 /// Sleeping, time limits and regular intervals.
 pub mod time {
     pub use heddle_rt::{

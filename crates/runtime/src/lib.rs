@@ -45,7 +45,7 @@
 //! | async tasks | [`futures`] |
 //! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, `sleep_future`, `virtual_time` |
 //! | what thread libraries use | `adopt`, `raw` |
-//! | files, pipes, sockets, child processes, signals | [`io`], [`fs`], [`net`], [`process`], [`signal`] |
+//! | files, pipes, sockets, child processes, signals | [`io`], [`fs`], [`net`], [`process`], [`signal`], `hyper` |
 //!
 //! Two traits keep the arrows one way. A task knows its scheduler as a `task::Scheduler`, which mentions tasks only;
 //! the runtime's threads know the same object as an `engine::Engine`, which also mentions workers and the shared state.
@@ -82,6 +82,8 @@ pub mod fs;
 mod futex;
 pub mod futures;
 mod held_up;
+#[cfg(feature = "hyper")]
+pub mod hyper;
 mod idle_hook;
 mod interpose;
 pub mod io;

@@ -52,7 +52,7 @@ pub struct TcpListener(pub(super) Polled<net::TcpListener>);
 /// assert!(b"headbody".starts_with(&buf[..sent]));
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct TcpStream(pub(super) Polled<net::TcpStream>);
+pub struct TcpStream(pub(crate) Polled<net::TcpStream>);
 
 impl TcpListener {
     /// Listens on `addr`. As many connections may wait to be accepted as the system allows (`net.core.somaxconn`,

@@ -45,7 +45,7 @@ pub struct UnixListener(Polled<net::UnixListener>);
 /// assert_eq!(&text, b"hello");
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct UnixStream(pub(in crate::net) Polled<net::UnixStream>);
+pub struct UnixStream(pub(crate) Polled<net::UnixStream>);
 
 impl UnixListener {
     /// Creates a socket file at `path` and listens on it.
