@@ -15,6 +15,11 @@ pub fn folder() -> Result<PathBuf, Error> {
     locate(|name| variable(name).map(PathBuf::from)).ok_or(Error::NoCache)
 }
 
+/// Returns the folder `name` beside it, for what else is kept.
+pub(crate) fn sibling(name: &str) -> Result<PathBuf, Error> {
+    Ok(folder()?.with_file_name(name))
+}
+
 fn locate(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let absolute = |name| variable(name).filter(|path| path.is_absolute());
     let heddle = absolute("HEDDLE_CACHE_DIR")

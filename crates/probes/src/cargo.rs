@@ -7,6 +7,8 @@
 //! different versions made, so the wrapper adds a line to the version that rustc prints; and it has another path, since
 //! cargo remembers versions by path. Flags of the user (`RUSTFLAGS`, `build.rustflags`) stay as they are, and a build
 //! without probes beside it keeps its own files.
+//!
+//! The wrapper is also how tokio gets Heddle's edits ([`tokio`]), with probes or without.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -16,10 +18,19 @@ use crate::plugin::Plugin;
 use crate::search::{program, variable};
 use crate::shims::Shim;
 use crate::toolchain::{self, Language};
-use crate::{Error, hash, rustc, shims};
+use crate::{Error, hash, rustc, shims, tokio};
 
 /// The subcommands that compile.
 pub const SUBCOMMANDS: [&str; 5] = ["build", "test", "run", "bench", "check"];
+
+/// What `heddle cargo` is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Compile with probes.
+    pub probes: bool,
+    /// Give the tasks of tokio to Heddle.
+    pub tokio: bool,
+}
 
 /// cargo, ready to run.
 #[derive(Debug)]
@@ -30,12 +41,13 @@ pub struct Cargo {
     pub no_clang: Option<Error>,
 }
 
-/// Returns cargo with `arguments`, as they follow `heddle cargo`. Builds the pass first if necessary.
+/// Returns cargo with `arguments`, as they follow `heddle cargo` and its own options. Builds the pass and edits tokio
+/// first if necessary.
 ///
 /// # Errors
-/// If the subcommand is none of [`SUBCOMMANDS`], there is a wrapper already, the target or rustc is not supported, or
-/// the pass cannot be built.
-pub fn command(arguments: Vec<OsString>) -> Result<Cargo, Error> {
+/// If the subcommand is none of [`SUBCOMMANDS`], there is a wrapper already, the target, rustc or the program's tokio
+/// is not supported, or the pass cannot be built.
+pub fn command(work: Work, arguments: Vec<OsString>) -> Result<Cargo, Error> {
     let (options, arguments) = Options::take(arguments)?;
     let toolchain = check_arguments(&arguments)?;
     check_wrappers(variable)?;
@@ -44,26 +56,44 @@ pub fn command(arguments: Vec<OsString>) -> Result<Cargo, Error> {
         origin: " in PATH".into(),
         remedy: "install Rust (https://rustup.rs)".into(),
     })?;
-    let rust = Plugin::for_rustc(&toolchain::rustc(toolchain.as_deref())?)?;
-    let clang = toolchain::clang(Language::C).and_then(|clang| Plugin::for_clang(&clang));
-    let build = hash::name((rust.hash(), clang.as_ref().ok().map(Plugin::hash), &options));
+    let copies =
+        if work.tokio { Some(tokio::prepare(&tokio::find(&cargo, &arguments)?)?) } else { None };
+    let rust = match work.probes {
+        true => Some(Plugin::for_rustc(&toolchain::rustc(toolchain.as_deref())?)?),
+        false => None,
+    };
+    let clang = match work.probes {
+        true => Some(toolchain::clang(Language::C).and_then(|clang| Plugin::for_clang(&clang))),
+        false => None,
+    };
+    let plugins = [rust.as_ref(), clang.as_ref().and_then(|clang| clang.as_ref().ok())];
+    let build = hash::name((plugins.map(|plugin| plugin.map(Plugin::hash)), &options, &copies));
     let shims = shims::install(Some(&build))?;
 
     let mut command = Command::new(cargo);
     command.args(arguments);
-    command.env("RUSTC_WRAPPER", shims.join(Shim::Rustc.name()));
-    command.env(rustc::PLUGIN_VARIABLE, rust.path()?).env(rustc::BUILD_VARIABLE, build);
+    command.env("RUSTC_WRAPPER", shims.join(Shim::Rustc.name())).env(rustc::BUILD_VARIABLE, build);
+    let plugin = rust.as_ref().map(Plugin::path).transpose()?;
+    for (variable, path) in
+        [(rustc::PLUGIN_VARIABLE, plugin), (tokio::COPIES_VARIABLE, copies.as_deref())]
+    {
+        match path {
+            Some(path) => command.env(variable, path),
+            // This may run in a build of another kind.
+            None => command.env_remove(variable),
+        };
+    }
     if let Some(options) = options.to_variable() {
         command.env(options::VARIABLE, options);
     }
-    if clang.is_ok() {
+    if let Some(Ok(_)) = clang {
         let [c, cxx] =
             [Language::C, Language::Cxx].map(|language| shims.join(Shim::Clang(language).name()));
         // The variable of the target goes before HOST_CC, which stays for those who cross-compile.
         command.env("CC", &c).env("CC_x86_64_unknown_linux_gnu", &c);
         command.env("CXX", &cxx).env("CXX_x86_64_unknown_linux_gnu", &cxx);
     }
-    Ok(Cargo { command, no_clang: clang.err() })
+    Ok(Cargo { command, no_clang: clang.and_then(Result::err) })
 }
 
 /// Checks what can be known from the command line. Returns the name of rustup's toolchain (`+nightly`) if there is one.

@@ -87,6 +87,35 @@ pub enum Error {
         /// The compiler's messages.
         messages: String,
     },
+    /// The source of a release of tokio cannot be read.
+    #[error(
+        "tokio {version}: cannot read {}: {source}; remove the release from cargo's registry, so that it is fetched \
+         again",
+        path.display()
+    )]
+    Tokio {
+        /// The release.
+        version: String,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// An edit does not fit a release of tokio.
+    #[error(
+        "tokio {version} is not supported: {file}: anchor {anchor:?}: found {occurrences} times, want 1; its source is \
+         not the release's, or this Heddle is for others: see if there is a newer one"
+    )]
+    Anchor {
+        /// The release.
+        version: String,
+        /// The file, below the package's folder.
+        file: &'static str,
+        /// The text that must occur once.
+        anchor: &'static str,
+        /// How often it does.
+        occurrences: usize,
+    },
     /// A report of the pass cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Report {
@@ -120,6 +149,7 @@ impl Error {
                 | Self::NoCompiler { .. }
                 | Self::Unsupported { .. }
                 | Self::NoHeaders { .. }
+                | Self::Anchor { .. }
         )
     }
 }

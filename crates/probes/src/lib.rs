@@ -6,6 +6,7 @@
 //! - [`plugin`] builds the pass for that LLVM, once, in the user's [`cache`].
 //! - [`options`] are the pass's own options, which begin with `--heddle-`.
 //! - [`cc`] prepares clang with the pass, [`cargo`] cargo, and [`rustc`] each rustc that cargo starts.
+//! - [`tokio`] is the release of tokio that a program uses, with Heddle as the scheduler of its tasks.
 //! - [`shims`] are the names under which build systems call these.
 //! - [`check`] lists which of the installed compilers work, [`report`] reads what the pass wrote.
 //!
@@ -27,6 +28,7 @@ mod response;
 pub mod rustc;
 mod search;
 pub mod shims;
+pub mod tokio;
 pub mod toolchain;
 
 pub use error::Error;

@@ -1,12 +1,13 @@
-//! rustc with the pass, as cargo calls it in a build by `heddle cargo`.
+//! rustc with the pass, and tokio with Heddle's edits, as cargo calls it in a build by `heddle cargo`.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Error;
 use crate::search::variable;
 use crate::toolchain::version::is_supported_target;
+use crate::{Error, tokio};
 
 /// The variable by which `heddle cargo` says where the pass is.
 pub const PLUGIN_VARIABLE: &str = "HEDDLE_PROBES_PLUGIN";
@@ -38,13 +39,19 @@ pub enum Wrapped {
 /// # Errors
 /// If this was not called by cargo, or the crate is built in a way that is not supported.
 pub fn command(arguments: Vec<OsString>) -> Result<Wrapped, Error> {
-    let (Some(plugin), Some(rustc)) = (variable(PLUGIN_VARIABLE), arguments.first()) else {
+    let (plugin, copies) = (variable(PLUGIN_VARIABLE), variable(tokio::COPIES_VARIABLE));
+    let is_ours = plugin.is_some() || copies.is_some();
+    let Some(rustc) = arguments.first().filter(|_| is_ours) else {
         return Err(Error::Usage(
             "heddle-rustc is for cargo, when it is started by `heddle cargo`; call that".into(),
         ));
     };
     let mut command = Command::new(rustc);
-    command.args(&arguments[1..]);
+    let edited = copies.and_then(|copies| edited_tokio(Path::new(&copies), variable));
+    match edited {
+        Some((original, copy)) => command.args(with_root(&arguments[1..], &original, &copy)?),
+        None => command.args(&arguments[1..]),
+    };
     if arguments.iter().any(|argument| argument == "-vV") {
         let build = variable(BUILD_VARIABLE).unwrap_or_default();
         return Ok(Wrapped::Version(
@@ -52,6 +59,7 @@ pub fn command(arguments: Vec<OsString>) -> Result<Wrapped, Error> {
             format!("heddle-probes: {}", build.to_string_lossy()),
         ));
     }
+    let Some(plugin) = plugin else { return Ok(Wrapped::Become(command)) };
     let invocation = Invocation::of(&arguments);
     // cargo sets this for what it compiles, and not for build scripts that call rustc themselves.
     if env::var_os("CARGO_CRATE_NAME").is_some() && invocation.runs_in_the_program() {
@@ -62,6 +70,40 @@ pub fn command(arguments: Vec<OsString>) -> Result<Wrapped, Error> {
     }
     command.env(TUNABLES_VARIABLE, with_static_tls(variable(TUNABLES_VARIABLE)));
     Ok(Wrapped::Become(command))
+}
+
+/// Returns the folder of tokio and that of its edited copy, if cargo wants tokio to be compiled.
+fn edited_tokio(
+    copies: &Path,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Option<(PathBuf, PathBuf)> {
+    let is_tokio = |name| variable(name).is_some_and(|value| value == "tokio");
+    if !is_tokio("CARGO_PKG_NAME") || !is_tokio("CARGO_CRATE_NAME") {
+        return None;
+    }
+    let version = variable("CARGO_PKG_VERSION")?.into_string().ok()?;
+    Some((variable("CARGO_MANIFEST_DIR")?.into(), copies.join(tokio::copy_name(&version))))
+}
+
+/// Replaces the source that rustc compiles first, in the folder `original`, by that in `copy`.
+fn with_root(arguments: &[OsString], original: &Path, copy: &Path) -> Result<Vec<OsString>, Error> {
+    let root = copy.join("src/lib.rs");
+    let is_root = |argument: &OsStr| {
+        let path = Path::new(argument);
+        path.ends_with("src/lib.rs") && (path.is_relative() || path.starts_with(original))
+    };
+    let mut arguments = arguments.to_vec();
+    let mut roots = arguments.iter_mut().filter(|argument| is_root(argument));
+    match (roots.next(), root.is_file()) {
+        (Some(argument), true) => *argument = root.into(),
+        _ => {
+            return Err(Error::Usage(format!(
+                "{} is not the tokio that was edited before the build began; build again with `heddle cargo --tokio`",
+                original.display()
+            )));
+        }
+    }
+    Ok(arguments)
 }
 
 /// Adds [`STATIC_TLS`] to the settings, unless they have another value.
@@ -179,6 +221,34 @@ mod tests {
         ] {
             assert!(invocation(line).runs_in_the_program(), "{line}");
         }
+    }
+
+    #[test]
+    fn the_edited_tokio_is_compiled_in_place_of_tokio() {
+        let copies = tempfile::tempdir().unwrap();
+        let copy = copies.path().join("tokio-1.54.1");
+        let variables = |name: &str| {
+            Some(match name {
+                "CARGO_PKG_NAME" | "CARGO_CRATE_NAME" => "tokio".into(),
+                "CARGO_PKG_VERSION" => "1.54.1".into(),
+                _ => OsString::from("/r/tokio-1.54.1"),
+            })
+        };
+        let (original, found) = edited_tokio(copies.path(), variables).unwrap();
+        assert_eq!((original.as_path(), &found), (Path::new("/r/tokio-1.54.1"), &copy));
+        let other = |name: &str| variables(name).filter(|_| name != "CARGO_CRATE_NAME");
+        assert_eq!(edited_tokio(copies.path(), other), None);
+
+        let line = ["--crate-name", "tokio", "/r/tokio-1.54.1/src/lib.rs", "--cap-lints", "allow"];
+        let arguments = line.map(OsString::from);
+        let error = with_root(&arguments, &original, &copy).unwrap_err().to_string();
+        assert!(error.contains("/r/tokio-1.54.1 is not the tokio that was edited"), "{error}");
+        std::fs::create_dir_all(copy.join("src")).unwrap();
+        std::fs::write(copy.join("src/lib.rs"), "").unwrap();
+        let changed = with_root(&arguments, &original, &copy).unwrap();
+        assert_eq!(changed[2], copy.join("src/lib.rs"));
+        assert_eq!((&changed[..2], &changed[3..]), (&arguments[..2], &arguments[3..]));
+        assert!(with_root(&["/r/other/src/lib.rs".into()], &original, &copy).is_err());
     }
 
     #[test]

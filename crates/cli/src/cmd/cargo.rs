@@ -1,4 +1,4 @@
-//! `heddle cargo`: cargo, whose rustc inserts preemption probes.
+//! `heddle cargo`: cargo, whose rustc inserts preemption probes, and compiles tokio with Heddle's edits.
 //!
 //! The command becomes cargo. cargo then calls this program instead of rustc, under the name heddle-rustc.
 
@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use anyhow::Context as _;
+use heddle_probes::cargo::Work;
 use heddle_probes::rustc::Wrapped;
 use heddle_probes::{cargo, check, rustc};
 
@@ -18,13 +19,15 @@ use crate::out;
 #[derive(clap::Args)]
 #[command(
     override_usage = "\
-heddle cargo [+TOOLCHAIN] build|test|run|bench|check [PASS OPTIONS] CARGO ARGUMENTS...
+heddle cargo [--tokio [--no-probes]] [+TOOLCHAIN] build|test|run|bench|check [PASS OPTIONS] CARGO ARGUMENTS...
        heddle cargo --check [--json]",
     after_help = "\
 Examples:
   heddle cargo build --release
   heddle cargo test --heddle-period=2000
   HEDDLE_CLANG=/usr/bin/clang-22 heddle cargo run --release -- --port 80
+  heddle cargo --tokio build --release
+  HEDDLE_TOKIO=1 heddle run --policy two-queue:quantum=100us target/release/server
   heddle cargo --check
   heddle cargo -- build --help
 
@@ -39,6 +42,12 @@ build.rustc-wrapper is not called; one in RUSTC_WRAPPER is refused. What is buil
 lies beside what is not, and is compiled again when the pass or its options change.
 `heddle cc --help` lists the pass's options.
 
+With --tokio the program's tasks on tokio's multi-thread runtimes become Heddle's: a policy
+schedules each, and preempts its polls. That takes HEDDLE_TOKIO=1 and `heddle run` where the
+program runs; without them it runs as with tokio's own source. An edited copy of the program's tokio is
+compiled in its place; Cargo.toml and Cargo.lock stay as they are. Another tokio than 1.49
+to 1.54 is refused. --no-probes leaves the compiler's output as it is and needs no LLVM.
+
 Not supported: linker-plugin-lto (rustc's own lto is), other targets than x86_64 Linux. The
 exit code is cargo's, or 2 if cargo was not started; then one sentence says why."
 )]
@@ -46,6 +55,12 @@ pub struct Args {
     /// List this machine's compilers, and whether they can compile with probes.
     #[arg(long)]
     check: bool,
+    /// Make the program's tasks on tokio Heddle's.
+    #[arg(long)]
+    tokio: bool,
+    /// Insert no probes.
+    #[arg(long, requires = "tokio")]
+    no_probes: bool,
     /// Print one JSON object instead of a table.
     #[arg(long, requires = "check")]
     json: bool,
@@ -65,7 +80,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             .into()),
         };
     }
-    let cargo = cargo::command(args.arguments).map_err(refusal)?;
+    let work = Work { probes: !args.no_probes, tokio: args.tokio };
+    let cargo = cargo::command(work, args.arguments).map_err(refusal)?;
     if let Some(reason) = cargo.no_clang {
         exit::note(&format!("heddle: C and C++ in dependencies get no probes: {reason}"));
     }
