@@ -21,11 +21,10 @@ const UNSAFE_ROOMS: &[&str] = &[
 ];
 
 /// Single files that may, and why.
-const UNSAFE_FILES: &[(&str, &str)] =
-    &[
-        ("crates/store/src/rocksdb.rs", "binds RocksDB's C API; only the store links it"),
-        ("scripts/lib/tokio-provider.rs", "implements a C interface, for tests"),
-    ];
+const UNSAFE_FILES: &[(&str, &str)] = &[
+    ("crates/store/src/rocksdb.rs", "binds RocksDB's C API; only the store links it"),
+    ("scripts/lib/tokio-provider.rs", "implements a C interface, for tests"),
+];
 
 /// Crates without the standard library; they forbid `unsafe` too.
 const NO_STD: &[&str] = &["crates/core/src/lib.rs", "crates/policies/src/lib.rs"];

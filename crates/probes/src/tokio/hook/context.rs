@@ -1,11 +1,8 @@
 //! Added by Heddle: the thread-local state of a poll outside of tokio's workers.
 
-use super::CONTEXT;
-
-use crate::runtime::scheduler;
+#![allow(dead_code)]
 
 use std::cell::Cell;
-use std::mem;
 
 thread_local! {
     /// Whether the calling thread polls a task for Heddle.
@@ -31,12 +28,12 @@ fn with_polling<R>(value: bool, f: impl FnOnce() -> R) -> R {
 }
 
 cfg_rt_multi_thread! {
+    use super::CONTEXT;
     use crate::loom::sync::Arc;
-    use crate::runtime::scheduler::multi_thread;
-
+    use crate::runtime::scheduler::{self, multi_thread};
     use crate::task::coop;
 
-    use std::ptr;
+    use std::{mem, ptr};
 
     /// Calls `f`, which may block (`block_in_place`): without a budget, as on tokio's workers.
     pub(crate) fn outside_poll<R>(f: impl FnOnce() -> R) -> R {
