@@ -151,6 +151,15 @@ int main(void)
         heddle->release(many[i].handle);
     }
 
+    /* Released before they end, woken or not. */
+    for (int i = 0; i < 500; i++) {
+        begin(&many[i], 1 << 30, NULL);
+        while (i % 2 && !atomic_load(&many[i].polls))
+            usleep(10);
+        heddle->release(many[i].handle);
+        heddle->release(heddle->create(poll_task, &many[i]));
+    }
+
     /* Woken from several threads: a wake leads to a poll that begins after it. */
     begin(&woken, 1 << 30, NULL);
     pthread_t wakers[WAKERS];

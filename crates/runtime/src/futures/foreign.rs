@@ -66,10 +66,23 @@ impl ForeignTask {
         }
     }
 
-    /// Drops the creator's reference. The task is not woken by it from here on.
+    /// Drops the creator's reference: the task is not woken again. One that has not ended is not polled again, either,
+    /// unless it is being polled.
     #[inline]
     pub fn release(self) {
+        if !self.0.get().state.is_done() {
+            self.end();
+        }
         self.0.drop_reference();
+    }
+
+    #[cold]
+    fn end(self) {
+        self.0.cancel();
+        if !self.0.get().is_started.swap(true, Ordering::AcqRel) {
+            // It ends where it would begin.
+            self.0.start();
+        }
     }
 
     /// Returns the address by which [`ForeignTask::from_address`] finds it.
