@@ -44,9 +44,9 @@ lies beside what is not, and is compiled again when the pass or its options chan
 
 With --tokio the program's tasks on tokio's multi-thread runtimes become Heddle's: a policy
 schedules each, and preempts its polls. That takes HEDDLE_TOKIO=1 and `heddle run` where the
-program runs; without them it runs as with tokio's own source. An edited copy of the program's tokio is
-compiled in its place; Cargo.toml and Cargo.lock stay as they are. Another tokio than 1.49
-to 1.54 is refused. --no-probes leaves the compiler's output as it is and needs no LLVM.
+program runs; without them it runs as with tokio's own source. An edited copy of tokio is
+compiled instead of the original; Cargo.toml and Cargo.lock stay as they are. Another tokio
+than 1.49 to 1.54 is refused. --no-probes leaves the program without probes and needs no LLVM.
 
 Not supported: linker-plugin-lto (rustc's own lto is), other targets than x86_64 Linux. The
 exit code is cargo's, or 2 if cargo was not started; then one sentence says why."
