@@ -7,6 +7,7 @@
 //! The signal holds a flag beside the party to wake, because the party's own permit ([`waiter::park`]) may be used up
 //! by a wait inside the poll, such as for a mutex.
 
+use crate::carrier::trust;
 use crate::preempt::NoPreempt;
 use crate::sync::waiter::{self, Waiter};
 use heddle_sync::SpinLock;
@@ -105,6 +106,7 @@ struct InUse(&'static Signal);
 
 impl InUse {
     fn take() -> InUse {
+        trust(&TABLE);
         let free = FREE.with(|first| {
             let signal = (*first)?;
             *first = signal.next.take();

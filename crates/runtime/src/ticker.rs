@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::take_over;
 use crate::threads;
 use crate::watches::{Watch, Watches};
-use crate::worker::Remote;
+use crate::worker::{self, Remote};
 use heddle_core::Ns;
 use heddle_sys::{clock, thread};
 use std::io;
@@ -40,6 +40,7 @@ pub(crate) fn start(engine: &'static dyn Engine) -> io::Result<()> {
 /// Runs until the runtime stops.
 fn run(engine: &'static dyn Engine) {
     thread::make_punctual();
+    worker::help(engine.liveness());
     let core = engine.core();
     let mut watches = core.watches.lock().unwrap_or_else(|e| e.into_inner());
     let (mut idle_looks, mut data, mut watch_until) = (0, false, Ns::ZERO);

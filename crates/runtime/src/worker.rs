@@ -125,6 +125,21 @@ thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
+thread_local! {
+    /// The runtime of a kernel thread that is no worker, but polls sockets and timers: ticker, dispatcher.
+    static HELPS: Cell<Option<&'static Liveness>> = const { Cell::new(None) };
+}
+
+/// Makes the calling kernel thread, which is no worker, a helper of a runtime.
+pub(crate) fn help(runtime: &'static Liveness) {
+    HELPS.set(Some(runtime));
+}
+
+/// Returns the runtime that the calling kernel thread helps.
+pub(crate) fn runtime_of_helper() -> Option<&'static Liveness> {
+    HELPS.get()
+}
+
 /// Direct switches between two polls of network and timers, as in Go and tokio.
 pub(crate) const BUDGET: u32 = 61;
 

@@ -761,3 +761,50 @@ fn task_local_values_move_with_the_future() {
         });
     });
 }
+
+/// A waker of another library: it takes a lock.
+struct LockingWaker {
+    lock: Arc<Mutex<u32>>,
+    inner: Waker,
+}
+
+impl std::task::Wake for LockingWaker {
+    fn wake(self: Arc<Self>) {
+        *self.lock.lock().unwrap() += 1;
+        self.inner.wake_by_ref();
+    }
+}
+
+#[test]
+fn a_timer_does_not_call_foreign_wakers_in_the_middle_of_a_task() {
+    for policy in ["round-robin:quantum=20us", "two-queue:quantum=100us", "fifo"] {
+        let runtime = runtime(policy, 1);
+        runtime.block_on(async {
+            let lock = Arc::new(Mutex::new(0));
+            let held = lock.clone();
+            // Most of the time it is interrupted with the lock held.
+            let holds = spawn(async move {
+                for _ in 0..200 {
+                    let guard = held.lock().unwrap();
+                    spin(Duration::from_micros(100));
+                    drop(guard);
+                    yield_now().await;
+                }
+            });
+            let sleeps = spawn(async move {
+                for _ in 0..50 {
+                    let mut sleep = Box::pin(heddle_rt::sleep_async(Duration::from_micros(50)));
+                    poll_fn(|cx| {
+                        let (lock, inner) = (lock.clone(), cx.waker().clone());
+                        let waker = Waker::from(Arc::new(LockingWaker { lock, inner }));
+                        sleep.as_mut().poll(&mut Context::from_waker(&waker))
+                    })
+                    .await;
+                }
+                *lock.lock().unwrap()
+            });
+            holds.await.unwrap();
+            assert_eq!(sleeps.await.unwrap(), 50);
+        });
+    }
+}

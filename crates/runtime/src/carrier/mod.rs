@@ -14,8 +14,12 @@
 //! and leaves too few there makes another before it polls. One too many is ended: it runs as a thread that has nothing
 //! to do but its destructors of thread-local variables.
 
+pub(crate) mod error;
 pub(crate) mod hooks;
+pub(crate) mod typed;
 mod waker;
+
+pub(crate) use waker::{call_waker, trust};
 
 use crate::end;
 use crate::pool;

@@ -1,10 +1,16 @@
 //! Waking, cancelling and freeing futures.
 
+use super::typed::{Typed, class_of};
 use crate::preempt::NoPreempt;
 use crate::slab;
-use crate::task::{HeaderRef, Task};
+use crate::task::{HeaderRef, Scheduler, Task};
 use crate::wake::reach;
-use std::task::{RawWaker, RawWakerVTable};
+use crate::worker::{Worker, runtime_of_helper};
+use heddle_core::TaskAttrs;
+use std::pin::Pin;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 impl HeaderRef {
     /// The future's runtime ends before it. Returns whether [`HeaderRef::wake_handle_of_lost`] must be called, once.
@@ -97,4 +103,59 @@ static WAKER: RawWakerVTable = RawWakerVTable::new(
 fn header_at(at: *const ()) -> HeaderRef {
     // SAFETY: the data of a waker is a header's address (`raw_waker`).
     unsafe { HeaderRef::from_addr(at as usize) }
+}
+
+/// The functions of wakers that may be called anywhere, beside those of futures.
+static TRUSTED: AtomicPtr<RawWakerVTable> = AtomicPtr::new(ptr::null_mut());
+
+/// Wakers with these functions wait for no lock that a task may hold, and neither allocate nor free.
+#[inline]
+pub(crate) fn trust(table: &'static RawWakerVTable) {
+    TRUSTED.store(ptr::from_ref(table).cast_mut(), Ordering::Relaxed);
+}
+
+/// Wakes `waker`, for callers that handle a timer or a socket: between two tasks, or in the middle of one that was
+/// interrupted.
+///
+/// A waker that is not the runtime's own may want a lock, which the interrupted code may hold, or may allocate: a task
+/// calls it.
+#[inline]
+pub(crate) fn call_waker(waker: Waker) {
+    let table = waker.vtable();
+    if ptr::eq(table, &WAKER) || ptr::eq(table, TRUSTED.load(Ordering::Relaxed)) {
+        return waker.wake();
+    }
+    let _guard = NoPreempt::new();
+    match Worker::here().map(|worker| worker.liveness).or_else(runtime_of_helper) {
+        None => waker.wake(),
+        Some(liveness) => call_in_task(liveness.scheduler(), waker),
+    }
+}
+
+#[cold]
+fn call_in_task(sched: &'static dyn Scheduler, waker: Waker) {
+    let class = const { class_of::<Call>().expect("a waker fits") };
+    // Memory of futures is mapped, not allocated.
+    match sched.prepare_future(class, TaskAttrs::default()) {
+        Ok(header) => {
+            header.fill(Call(Some(waker)), &Typed::<Call>::VTABLE);
+            let _ = header.get().state.leave();
+            sched.start(header.entity());
+            header.drop_reference();
+        }
+        // Without memory: at worst it waits for the lock until another worker has taken over.
+        Err(_) => waker.wake(),
+    }
+}
+
+/// Calls a waker.
+struct Call(Option<Waker>);
+
+impl Future for Call {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        self.0.take().into_iter().for_each(Waker::wake);
+        Poll::Ready(())
+    }
 }

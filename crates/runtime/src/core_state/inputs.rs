@@ -1,5 +1,6 @@
 //! External sources of work: sockets and timers.
 
+use crate::carrier::call_waker;
 use crate::poller::Poller;
 use crate::preempt::NoPreempt;
 use crate::task::TaskRef;
@@ -55,7 +56,7 @@ impl Inputs {
         while let Some(fired) = self.timers.pop_due(now) {
             match fired {
                 Fired::Task(task) => wake(task),
-                Fired::Future(waker) => waker.into_iter().for_each(Waker::wake),
+                Fired::Future(waker) => waker.into_iter().for_each(call_waker),
             }
             any = true;
         }

@@ -1,7 +1,7 @@
 //! Tasks that another library polls: those of an async runtime that has given its scheduling away ([`crate::raw`]).
 
-use super::typed::{Typed, class_of};
 use crate::ambient;
+use crate::carrier::typed::{Typed, class_of};
 use crate::preempt::NoPreempt;
 use crate::task::HeaderRef;
 use heddle_core::TaskAttrs;

@@ -3,16 +3,14 @@
 //! The design, with measurements and the decisions about semantics, is in `docs/design/async.md`.
 
 mod blocking;
-mod error;
 mod foreign;
 mod handle;
 mod join_set;
 mod local;
 mod spawn;
-mod typed;
 
+pub use crate::carrier::error::JoinError;
 pub use blocking::spawn_blocking;
-pub use error::JoinError;
 pub use handle::{AbortHandle, JoinHandle};
 pub use join_set::JoinSet;
 pub use local::{LocalJoinHandle, LocalSet, spawn_local};

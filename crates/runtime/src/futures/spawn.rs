@@ -1,8 +1,8 @@
 //! Creating async tasks.
 
 use super::JoinHandle;
-use super::typed::{Boxed, Typed, class_of};
 use crate::ambient;
+use crate::carrier::typed::{Boxed, Typed, class_of};
 use crate::preempt::NoPreempt;
 use crate::runtime::Runtime;
 use crate::task::{HeaderRef, Scheduler, Vtable};

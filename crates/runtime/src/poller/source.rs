@@ -21,6 +21,7 @@
 //! the waker of the latest poll. An edge wakes the slot as well as the queue: the two do not know of each other, so
 //! neither must rely on the other to find what the edge announced.
 
+use crate::carrier::call_waker;
 use crate::preempt::NoPreempt;
 use crate::sync::{Cancellable, QueuedWaker, WaitQueue};
 use heddle_core::Ns;
@@ -179,12 +180,12 @@ impl Source {
                 direction.ready.report();
                 // A broken descriptor concerns all its waiters.
                 if ready & BROKEN != 0 {
-                    direction.waiters.wake_all();
+                    direction.waiters.report_to_all();
                 } else {
-                    direction.waiters.wake_one();
+                    direction.waiters.report_to_one();
                 }
                 if let Some(waker) = direction.polled.take() {
-                    waker.wake();
+                    call_waker(waker);
                 }
             }
         }

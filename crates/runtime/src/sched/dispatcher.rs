@@ -9,7 +9,7 @@ use crate::core_state::Core;
 use crate::engine::Engine;
 use crate::task::{Entity, EntityRef};
 use crate::threads;
-use crate::worker::Worker;
+use crate::worker::{self, Worker};
 use heddle_core::{CpuId, CpuSet, Ns, Policy};
 use heddle_sys::thread;
 use std::io;
@@ -32,6 +32,7 @@ pub(crate) fn start(engine: &'static dyn Engine, os_id: u32) -> io::Result<()> {
 /// Runs until the runtime stops.
 fn run(engine: &'static dyn Engine) {
     let core = engine.core();
+    worker::help(core.liveness());
     let mut idle_rounds = 0;
     while !(core.is_stopping() && (core.is_over() || engine.is_drained())) {
         let woken = core.inputs.take(Some(Ns::ZERO));

@@ -5,6 +5,7 @@
 
 use super::queued_waker::QueuedWaker;
 use super::waiter::{Limit, Waiter};
+use crate::carrier::call_waker;
 use crate::preempt::NoPreempt;
 use heddle_sync::{WaitList, WaitNode};
 use std::future::poll_fn;
@@ -30,6 +31,16 @@ impl Party {
         match self {
             Party::Parked(waiter) => waiter.wake(),
             Party::Future(waker) => waker.wake(),
+        }
+    }
+}
+
+impl Party {
+    /// Wakes it, in the middle of an interrupted task or between two.
+    fn report(self) {
+        match self {
+            Party::Parked(waiter) => waiter.wake(),
+            Party::Future(waker) => call_waker(waker),
         }
     }
 }
@@ -79,6 +90,20 @@ impl WaitQueue {
                 return !self.0.withdraw(&node);
             }
         }
+    }
+
+    /// Like [`WaitQueue::wake_one`], for callers that handle a socket: between two tasks, or in the middle of one that
+    /// was interrupted.
+    #[inline]
+    pub(crate) fn report_to_one(&self) {
+        let _guard = NoPreempt::new();
+        self.0.take().into_iter().for_each(Party::report);
+    }
+
+    /// Like [`WaitQueue::wake_all`], for such callers.
+    pub(crate) fn report_to_all(&self) {
+        let _guard = NoPreempt::new();
+        self.0.take_all(Party::report);
     }
 
     /// Wakes the longest waiter; whether there was one.

@@ -19,11 +19,11 @@ struct Payload(Box<dyn Any + Send + 'static>);
 unsafe impl Sync for Payload {}
 
 impl JoinError {
-    pub(super) const CANCELLED: JoinError = JoinError(Reason::Cancelled);
-    pub(super) const RUNTIME_DROPPED: JoinError = JoinError(Reason::RuntimeDropped);
+    pub(crate) const CANCELLED: JoinError = JoinError(Reason::Cancelled);
+    pub(crate) const RUNTIME_DROPPED: JoinError = JoinError(Reason::RuntimeDropped);
 
     #[cold]
-    pub(super) fn panicked(payload: Box<dyn Any + Send + 'static>) -> JoinError {
+    pub(crate) fn panicked(payload: Box<dyn Any + Send + 'static>) -> JoinError {
         JoinError(Reason::Panic(Payload(payload)))
     }
 

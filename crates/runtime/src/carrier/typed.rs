@@ -1,6 +1,6 @@
 //! What can be done with a future of some type, behind its header.
 
-use super::JoinError;
+use super::error::JoinError;
 use crate::slab;
 use crate::task::{Header, HeaderRef, Vtable};
 use std::cell::UnsafeCell;
@@ -27,7 +27,7 @@ impl HeaderRef {
     /// Puts `future` in, with the functions for its type. The caller is the only owner of the memory, which is of the
     /// future's class ([`class_of`]).
     #[inline(always)]
-    pub(super) fn fill<F: Future>(self, future: F, vtable: &'static Vtable) {
+    pub(crate) fn fill<F: Future>(self, future: F, vtable: &'static Vtable) {
         let header = self.get();
         header.vtable.set(vtable);
         header.entity.set_context(None);
@@ -49,7 +49,7 @@ impl HeaderRef {
     /// # Safety
     /// The future is done, the output is in place and the caller's; `T` is its type.
     #[inline(always)]
-    pub(super) unsafe fn take_output<T>(self) -> Result<T, JoinError> {
+    pub(crate) unsafe fn take_output<T>(self) -> Result<T, JoinError> {
         let mut output: Option<Result<T, JoinError>> = None;
         // SAFETY: by the caller's promise.
         unsafe { (self.get().vtable.get().take_output)(self, (&raw mut output).cast()) };
@@ -59,7 +59,7 @@ impl HeaderRef {
 
 /// Returns the size class for a future of type `F`; `None` if it is too large.
 #[inline(always)]
-pub(super) const fn class_of<F: Future>() -> Option<u8> {
+pub(crate) const fn class_of<F: Future>() -> Option<u8> {
     match align_of::<Memory<F, F::Output>>() <= slab::ALIGN {
         true => slab::class_for(size_of::<Memory<F, F::Output>>()),
         false => None,
@@ -67,7 +67,7 @@ pub(super) const fn class_of<F: Future>() -> Option<u8> {
 }
 
 /// A future whose output is boxed, since one of both is too large.
-pub(super) struct Boxed<F>(pub(super) Pin<Box<F>>);
+pub(crate) struct Boxed<F>(pub(crate) Pin<Box<F>>);
 
 impl<F: Future> Future for Boxed<F> {
     type Output = Box<F::Output>;
@@ -78,11 +78,11 @@ impl<F: Future> Future for Boxed<F> {
 }
 
 /// The functions for futures of type `F`.
-pub(super) struct Typed<F>(F);
+pub(crate) struct Typed<F>(F);
 
 impl<F: Future> Typed<Boxed<F>> {
     /// For a handle that expects the output of `F` itself.
-    pub(super) const UNBOXING: Vtable =
+    pub(crate) const UNBOXING: Vtable =
         Vtable { take_output: Self::take_unboxed, ..Typed::<Boxed<F>>::VTABLE };
 
     /// # Safety
@@ -99,7 +99,7 @@ impl<F: Future> Typed<Boxed<F>> {
 }
 
 impl<F: Future> Typed<F> {
-    pub(super) const VTABLE: Vtable = Vtable {
+    pub(crate) const VTABLE: Vtable = Vtable {
         poll: Self::poll,
         cancel: Self::cancel,
         take_output: Self::take_output,
