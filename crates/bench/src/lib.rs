@@ -4,6 +4,7 @@
 //! - [`agent`]: kernel threads under agents, and the cost of agents' operations.
 //! - [`connections`]: a server with more and more live connections.
 //! - [`events`]: one event queue against the ways in which threads share epoll.
+//! - [`futures`]: async tasks on Heddle, tokio and smol: operations, memory, requests under load.
 //! - [`go`]: Go programs on the stock runtime and with Heddle's scheduler.
 //! - [`kv`]: the key-value server on several systems.
 //! - [`posix`]: C programs as kernel threads and as tasks.
@@ -30,6 +31,7 @@
 pub mod agent;
 pub mod connections;
 pub mod events;
+pub mod futures;
 pub mod go;
 pub mod kv;
 pub mod posix;

@@ -37,7 +37,7 @@ pub fn measure(system: System, op: Op, budget: Ns, workers: usize) -> Option<f64
 
 /// Warms up, estimates, then runs for about `budget`: the same in every peer. `run(n)` performs `n` operations
 /// and returns when all of them are done.
-fn paced(budget: Ns, mut run: impl FnMut(u64)) -> f64 {
+pub(crate) fn paced(budget: Ns, mut run: impl FnMut(u64)) -> f64 {
     let mut ns_per_op = |n: u64| {
         // CPU time of the whole process: a runtime's helper threads are part of the cost.
         let begin = process_cpu_time();

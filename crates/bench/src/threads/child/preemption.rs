@@ -87,7 +87,8 @@ fn compute(mechanism: Mechanism, steps: u64) -> Timed {
     Timed { time, preemptions: runtime.stats().preemptions }
 }
 
-fn work(steps: u64) {
+/// Computes for `steps` steps.
+pub(crate) fn work(steps: u64) {
     let mut x = 1_u64;
     for _ in 0..steps {
         x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).rotate_left(17));

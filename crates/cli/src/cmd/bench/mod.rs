@@ -8,6 +8,7 @@ mod agent;
 mod connections;
 mod events;
 mod events_predicted;
+mod futures;
 mod go;
 mod kv;
 pub mod kv_options;
@@ -30,6 +31,8 @@ Examples:
 pub enum Bench {
     /// Thread operations: yield, spawn, mutex and condition variable, on Heddle and its peers.
     Threads(threads::Args),
+    /// Async tasks: operations, memory, and short requests beside long ones, on Heddle, tokio and smol.
+    Async(futures::Args),
     /// A key-value server on several systems under the same load.
     Kv(kv::Args),
     /// Steering: six executors in dilated time, the cost of a decision, unmodified servers.
@@ -55,6 +58,7 @@ impl Bench {
     pub fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Threads(args) => threads::run(args),
+            Self::Async(args) => futures::run(args),
             Self::Kv(args) => kv::run(args),
             Self::Steer(args) => steer::run(args),
             Self::Agent(args) => agent::run(args),
