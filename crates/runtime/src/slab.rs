@@ -9,12 +9,12 @@ use std::sync::{Mutex, MutexGuard};
 
 /// The size classes in bytes, headers included: steps of a third at most.
 const SIZES: [usize; CLASSES] =
-    [128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072, 4096];
+    [96, 128, 160, 192, 224, 256, 320, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 3072, 4096];
 
-const CLASSES: usize = 14;
+const CLASSES: usize = 17;
 
-/// The alignment of each: a cache line.
-pub(crate) const ALIGN: usize = 64;
+/// The alignment of each.
+pub(crate) const ALIGN: usize = 32;
 
 /// Bytes mapped at once.
 const SLAB: usize = 256 << 10;
@@ -200,8 +200,8 @@ mod tests {
     #[test]
     fn sizes_round_up_to_a_class_that_fits_the_alignment() {
         assert_eq!(class_for(1), Some(0));
-        assert_eq!(class_for(129), Some(1));
-        assert_eq!(class_for(4096), Some(13));
+        assert_eq!(class_for(129), Some(2));
+        assert_eq!(class_for(4096), Some(16));
         assert_eq!(class_for(4097), None);
         assert!(SIZES.iter().all(|size| size % ALIGN == 0));
         assert!(SIZES.windows(2).all(|pair| pair[0] < pair[1]));
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_gives_half_away_and_gets_it_back() {
-        let (mut cache, class) = (SlabCache::default(), 13);
+        let (mut cache, class) = (SlabCache::default(), 16);
         let full = 4 * batch(class as usize);
         for number in 1..=full {
             let header = take(class).unwrap();

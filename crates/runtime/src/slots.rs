@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// The maximum number of live tasks in one runtime.
-pub(crate) const MAX_TASKS: usize = 1 << 24;
+pub(crate) const MAX_TASKS: usize = 1 << 22;
 
 /// Task slots by id. Grows at the end, never shrinks or moves, and is unmapped with its runtime.
 pub(crate) struct SlotTable<T> {

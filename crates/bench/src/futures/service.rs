@@ -35,9 +35,21 @@ struct Comparison {
     how: fn(f64, f64) -> f64,
 }
 
+/// A response time of short requests, which is no number if none got an answer.
+fn percentile(served: &Served, percent: f64) -> f64 {
+    match served.short.is_empty() {
+        true => f64::NAN,
+        false => served.short.percentile(percent).0 as f64,
+    }
+}
+
 const fn gain(metric: &'static str, peer: System) -> Comparison {
-    let how = |ours: f64, peer: f64| peer / ours.max(1.0);
-    Comparison { metric, peer, of: |served| served.short.p99().0 as f64, how }
+    Comparison {
+        metric,
+        peer,
+        of: |served| percentile(served, 99.0),
+        how: |ours, peer| peer / ours,
+    }
 }
 
 /// How many times lower the p99 of short requests is than tokio's.
@@ -55,8 +67,8 @@ const UNDER_LOAD: [Comparison; 3] = [
     Comparison {
         metric: P50,
         peer: System::Tokio,
-        of: |served| served.short.p50().0 as f64,
-        how: |ours, peer| ours / peer.max(1.0),
+        of: |served| percentile(served, 50.0),
+        how: |ours, peer| ours / peer,
     },
 ];
 const SATURATED: [Comparison; 1] = [Comparison {
@@ -253,6 +265,10 @@ mod tests {
         assert!(all.iter().all(|row| row.system != "tokio" || row.unit != "x"));
         let failed = gain(&rows(Err("not done after 60 s".into())));
         assert!(!failed.valid && failed.note.contains("not done"), "{failed:?}");
+        let mut silent = served(1);
+        (silent.figures.short, silent.figures.lost) = (Default::default(), 1_000);
+        let none = gain(&rows(Ok(silent)));
+        assert!(!none.valid && none.value == 0.0, "{none:?}");
     }
 
     #[test]

@@ -23,7 +23,8 @@ of the whole process), memory (idle tasks with 64 bytes of state, a hundred thou
 time), saturation (requests of 5 us, as many as are served).
 Systems: heddle-work-stealing, heddle-two-queue (quantum 100 us, beside requests of 10 ms 1 ms), heddle-fifo (no
 preemption), heddle-threads, tokio (one worker), tokio-8 (eight on the same CPU), tokio-current (current_thread), smol.
-micro and memory leave out fifo and tokio-8; the parts with requests compare two-queue, fifo, tokio and tokio-8.
+micro leaves out heddle-fifo and tokio-8, memory also heddle-two-queue and tokio-current; the parts with requests
+compare heddle-two-queue, heddle-fifo, tokio and tokio-8.
 Ratios: p99_gain_over_tokio and p99_gain_over_tokio_8, the p99 of theirs over a system's; p50_of_tokio and
 throughput_of_tokio, a system's over tokio's.
 Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
