@@ -1,7 +1,7 @@
 //! Runs a program to its end and reads what it measured.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
+use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -63,7 +63,7 @@ pub(super) fn measure(
     Ok(Measured { values, others })
 }
 
-/// Runs `command` on `cpus`, to its end. Pipes must hold what it prints.
+/// Runs `command` on `cpus`, to its end.
 ///
 /// # Errors
 /// The program fails or hangs; `stop` is set ([`io::ErrorKind::Interrupted`]).
@@ -74,18 +74,30 @@ pub(crate) fn run(
     stop: &AtomicBool,
 ) -> io::Result<Output> {
     let mut program = Running(start(command, cpus)?);
+    // Read while it runs: a pipe holds 64 KiB.
+    let printed = read(program.0.stdout.take());
+    let said = read(program.0.stderr.take());
     let bystanders = Bystanders::watch(&[std::process::id(), program.0.id()]);
     let begin = Instant::now();
     let (status, cpu) = wait(&mut program.0, patience.unwrap_or(PATIENCE), stop)?;
     let others = bystanders.used().as_secs_f64() / begin.elapsed().as_secs_f64().max(1e-9);
-    let (mut printed, mut said) = (String::new(), String::new());
-    program.0.stdout.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut printed))?;
-    program.0.stderr.take().map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut said))?;
+    let text = |reader: Reader| reader.join().unwrap_or_else(|_| Ok(String::new()));
+    let (printed, said) = (text(printed)?, text(said)?);
     if !status.success() {
         let line = said.lines().next().unwrap_or("no message");
         return Err(io::Error::other(format!("failed ({status}): {line}")));
     }
     Ok(Output { printed, said, cpu, others })
+}
+
+type Reader = thread::JoinHandle<io::Result<String>>;
+
+/// Reads `pipe` to its end, beside the caller.
+fn read(pipe: Option<impl io::Read + Send + 'static>) -> Reader {
+    thread::spawn(move || {
+        let mut text = String::new();
+        pipe.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut text)).map(|_| text)
+    })
 }
 
 /// A process inherits the affinity of the thread that starts it.
@@ -142,6 +154,16 @@ mod tests {
         command.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done"]);
         let output = run(command, &cpus[..1], None, &AtomicBool::new(false)).unwrap();
         assert!(output.cpu > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_program_may_print_more_than_a_pipe_holds() {
+        let measured = shell(
+            "printf '{\"x\": 1'; head -c 300000 /dev/zero | tr '\\0' ' '; echo '}'",
+            false,
+            None,
+        );
+        assert_eq!(measured.unwrap().values["x"], 1.0);
     }
 
     /// Invariant I4.
