@@ -151,7 +151,11 @@ impl<F: Future> Typed<F> {
                     let at = &raw mut (*contents).future;
                     match catch_unwind(AssertUnwindSafe(|| ManuallyDrop::drop(&mut *at))) {
                         Ok(()) => output,
-                        Err(panic) => Err(JoinError::panicked(panic)),
+                        Err(panic) => {
+                            // No handle gets it, and a second panic has been reported by the panic hook.
+                            let _ = catch_unwind(AssertUnwindSafe(|| drop(output)));
+                            Err(JoinError::panicked(panic))
+                        }
                     }
                 }
             };
@@ -183,3 +187,6 @@ impl<F: Future> Typed<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
