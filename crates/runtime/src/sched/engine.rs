@@ -151,7 +151,21 @@ impl<P: Policy> Shared<P> {
         // SAFETY: the lock is held.
         let carrier = unsafe { domain.carriers() }.take_last();
         domain.unlock();
-        carrier.map(|carrier| self.end_carrier(carrier)).is_none()
+        carrier.map(|carrier| self.end_carrier(carrier)).is_none() && !self.cancel_late_futures()
+    }
+
+    /// Cancels futures that tasks have created after [`Engine::cancel_futures`]. Returns whether any waits to be
+    /// dropped. The worker of who creates one later comes here after that. Allocates nothing.
+    fn cancel_late_futures(&'static self) -> bool {
+        let mut waiting = [None; 64];
+        self.slots.hold(|| {
+            let futures = tasks_of(self.slots.all()).filter_map(HeaderRef::of);
+            let late = futures.filter(|future| future.get().state.cancel());
+            // No more are cancelled than there are places.
+            waiting.iter_mut().zip(late).for_each(|(place, future)| *place = Some(future.entity()));
+        });
+        let late = waiting.into_iter().flatten();
+        late.map(|future| self.place(future, Enqueue::Wakeup)).count() > 0
     }
 
     /// Aborts if the policy was given a task that it neither proposed nor counts. All threads have ended.

@@ -113,6 +113,10 @@ impl<P: Policy> Shared<P> {
         if self.core.cpus.len() == 1 || task.get().is_on_cpu() {
             return home;
         }
+        if let Some(worker) = worker.filter(|_| self.core.is_stopping()) {
+            // Other workers may have ended, since nothing was left for them. The caller's looks again.
+            return worker.cpu();
+        }
         let (id, home) = (task.get().id(), CpuId(home as u16));
         let own = worker.map(|worker| &worker.rng);
         self.core.draws.with(own, |rng| self.driver(from, rng).place(id, home)).index()
