@@ -29,6 +29,7 @@ use crate::task::{HeaderRef, NO_ID, PollEnd, Scheduler, Task, TaskRef, Upkeep, V
 use heddle_arch::{Frame, PreemptCount};
 use std::io;
 use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Waker};
 
 /// Makes a carrier of the runtime of `sched`, with a stack of `class`.
@@ -137,7 +138,9 @@ impl HeaderRef {
                 (vtable.drop_output)(self);
             }
             if ended.wake {
-                self.take_waker().wake();
+                let waker = self.take_waker();
+                // The panic of another library's waker has been reported by the panic hook.
+                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
         }
     }

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 /// The memory of a future that yields `T`.
 #[repr(C)]
-struct Memory<F, T> {
+pub(crate) struct Memory<F, T> {
     header: Header,
     contents: UnsafeCell<Contents<F, T>>,
 }
@@ -187,6 +187,3 @@ impl<F: Future> Typed<F> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -22,3 +22,6 @@ pub(crate) use spawn::spawn_borrowing;
 
 #[cfg(all(virtual_time, feature = "trace"))]
 pub(crate) use spawn::spawn_at_home;
+
+#[cfg(test)]
+mod tests;

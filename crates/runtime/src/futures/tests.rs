@@ -3,14 +3,17 @@
 //! Nothing here wakes or frees a future, which takes a runtime: wakers do nothing, and the memory keeps a reference and
 //! is given back by hand.
 
-use super::*;
-use crate::futures::JoinHandle;
+use super::{JoinError, JoinHandle};
+use crate::carrier::typed::{Boxed, Memory, Typed, class_of};
+use crate::slab;
+use crate::task::{Header, HeaderRef, Vtable};
 use std::alloc::{Layout, alloc, dealloc};
 use std::future::{pending, ready};
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 /// The memory of one future.
 struct Cell {
