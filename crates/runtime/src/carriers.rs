@@ -4,7 +4,7 @@ use crate::task::{TaskRef, Upkeep};
 
 /// The free carriers of a run queue, under its lock.
 pub(crate) struct Carriers {
-    /// The one that became free last; each knows the next ([`Task::next_carrier`]).
+    /// The one that became free last; each knows the next ([`next_carrier`](crate::task::Task::next_carrier)).
     free: Option<TaskRef>,
     len: usize,
     /// The least number of them: one for each CPU of the run queue.

@@ -26,7 +26,7 @@ impl Runtime {
 
     /// Polls `future` in a thread of this runtime until it is ready, and returns its output; propagates its panic. What
     /// it spawns runs in this runtime. Do not call this in a task of the same runtime: await the future, or use
-    /// [`crate::block_on`].
+    /// [`crate::block_on()`].
     ///
     /// The future is scheduled and preempted like any thread. One that is not `Send` can be made there:
     /// `runtime.run(|| heddle::block_on(async { ... }))`.

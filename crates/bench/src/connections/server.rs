@@ -4,10 +4,9 @@ use super::System;
 use super::client::WORD;
 use super::limits;
 use heddle::net::{TcpListener, TcpStream};
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write as _};
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// No read waits this long in a successful run; each sets its time limit all the same.
 const READ_LIMIT: Duration = Duration::from_secs(60);
@@ -76,6 +75,9 @@ fn tokio_server() -> io::Result<()> {
 }
 
 async fn tokio_echo(mut stream: tokio::net::TcpStream) {
+    // Here alone: Heddle's sockets may have these functions, too (its feature `tokio-io`).
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     let mut word = [0; WORD];
     while let Ok(Ok(_)) = tokio::time::timeout(READ_LIMIT, stream.read_exact(&mut word)).await {
         if stream.write_all(&word).await.is_err() {

@@ -94,7 +94,7 @@ impl<T> JoinSet<T> {
 }
 
 impl<T: Send + 'static> JoinSet<T> {
-    /// Creates a task of the caller's runtime in this set; see [`super::spawn`].
+    /// Creates a task of the caller's runtime in this set; see [`super::spawn()`].
     ///
     /// # Panics
     /// If the system has no memory.
@@ -108,7 +108,7 @@ impl<T: Send + 'static> JoinSet<T> {
         abort
     }
 
-    /// Runs a call that blocks in this set; see [`super::spawn_blocking`].
+    /// Runs a call that blocks in this set; see [`super::spawn_blocking()`].
     ///
     /// # Panics
     /// If the system has no memory.

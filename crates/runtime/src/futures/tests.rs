@@ -273,7 +273,7 @@ fn boxed_futures_yield_what_is_in_the_box() {
 #[test]
 fn types_of_no_size_and_of_large_alignment_fit() {
     #[derive(Debug, PartialEq)]
-    #[repr(align(64))]
+    #[repr(align(32))]
     struct Aligned(u8);
     let cell = Cell::new(ready(Aligned(3)));
     assert!(cell.turn());

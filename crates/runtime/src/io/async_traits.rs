@@ -33,7 +33,7 @@ pub(crate) fn poll_read_buf<S: AsFd>(
     Poll::Ready(Ok(()))
 }
 
-/// Functions and traits that read, of a type whose field 0 is a [`Polled`](crate::io::Polled).
+/// Functions and traits that read, of a type whose field 0 is a [`crate::io::Polled`].
 macro_rules! impl_async_read {
     ($($type:ty),*) => {$(
         impl $type {
@@ -88,7 +88,7 @@ macro_rules! impl_async_read {
     )*};
 }
 
-/// Functions and traits that write, of a type whose field 0 is a [`Polled`](crate::io::Polled). `$close` ends the
+/// Functions and traits that write, of a type whose field 0 is a [`crate::io::Polled`]. `$close` ends the
 /// direction.
 macro_rules! impl_async_write {
     ($($type:ty: $close:expr),*) => {$(
