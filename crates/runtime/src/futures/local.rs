@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Waker};
 
 /// A set of futures that are polled in one place, so that they need not be `Send`: tokio's `LocalSet`.
 ///
-/// A thread of Heddle's or an ordinary thread polls it ([`crate::block_on()`]). Preempting a poll lets *other tasks* run,
-/// never a member of the same set: its members may share `Rc`s and `RefCell`s.
+/// A thread of Heddle's or an ordinary thread polls it ([`crate::block_on()`]). Preempting a poll lets *other tasks*
+/// run, never a member of the same set: its members may share `Rc`s and `RefCell`s.
 ///
 /// ```
 /// use heddle_rt::futures::{LocalSet, spawn_local};
