@@ -123,9 +123,6 @@ unsafe impl Send for Owner {}
 thread_local! {
     /// Set in a kernel thread that has entered a block and runs a worker's loop.
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
-}
-
-thread_local! {
     /// The runtime of a kernel thread that is no worker, but polls sockets and timers: ticker, dispatcher.
     static HELPS: Cell<Option<&'static Liveness>> = const { Cell::new(None) };
 }
@@ -428,9 +425,7 @@ impl Worker {
         // SAFETY: by the caller's promise there is one user, which does not keep the reference across a switch.
         unsafe { &mut *self.cache.get() }
     }
-}
 
-impl Worker {
     /// Returns the memory for futures that it keeps. For the worker's own thread, with preemption off.
     #[allow(clippy::mut_from_ref)]
     #[inline]

@@ -2,8 +2,10 @@
 
 use super::error::JoinError;
 use crate::slab;
-use crate::task::{Header, HeaderRef, Vtable};
+use crate::task::{Header, HeaderRef, Scheduler, Vtable};
+use heddle_core::TaskAttrs;
 use std::cell::UnsafeCell;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -24,6 +26,23 @@ union Contents<F, T> {
 }
 
 impl HeaderRef {
+    /// Returns the memory of a new future of `sched`, with `future` in it, which is of the type of `vtable` and fits a
+    /// class. The caller holds preemption off until it has started it.
+    ///
+    /// # Errors
+    /// The system's, if it is out of memory or tasks.
+    #[inline(always)]
+    pub(crate) fn create<F: Future>(
+        sched: &'static dyn Scheduler,
+        attrs: TaskAttrs,
+        future: F,
+        vtable: &'static Vtable,
+    ) -> io::Result<HeaderRef> {
+        let header = sched.prepare_future(vtable.class, attrs)?;
+        header.fill(future, vtable);
+        Ok(header)
+    }
+
     /// Puts `future` in, with the functions for its type. The caller is the only owner of the memory, which is of the
     /// future's class ([`class_of`]).
     #[inline(always)]

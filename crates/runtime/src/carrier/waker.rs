@@ -134,28 +134,30 @@ pub(crate) fn call_waker(waker: Waker) {
 
 #[cold]
 fn call_in_task(sched: &'static dyn Scheduler, waker: Waker) {
-    let class = const { class_of::<Call>().expect("a waker fits") };
-    // Memory of futures is mapped, not allocated.
-    match sched.prepare_future(class, TaskAttrs::default()) {
-        Ok(header) => {
-            header.fill(Call(Some(waker)), &Typed::<Call>::VTABLE);
-            let _ = header.get().state.leave();
-            sched.start(header.entity());
-            header.drop_reference();
-        }
-        // Without memory: at worst it waits for the lock until another worker has taken over.
-        Err(_) => waker.wake(),
+    const { assert!(class_of::<Call>().is_some(), "a waker fits") };
+    // Memory of futures is mapped, not allocated. Without any, dropping the call wakes: at worst that waits for the
+    // lock until another worker has taken over.
+    let (attrs, call) = (TaskAttrs::default(), Call(Some(waker)));
+    if let Ok(header) = HeaderRef::create(sched, attrs, call, &Typed::<Call>::VTABLE) {
+        let _ = header.get().state.leave();
+        sched.start(header.entity());
+        header.drop_reference();
     }
 }
 
-/// Calls a waker.
+/// Calls a waker as it is dropped: after its poll, or without one.
 struct Call(Option<Waker>);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Waker::wake);
+    }
+}
 
 impl Future for Call {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        self.0.take().into_iter().for_each(Waker::wake);
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
 }

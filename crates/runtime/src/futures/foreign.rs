@@ -45,9 +45,10 @@ impl ForeignTask {
     pub fn create(poll: PollFn, data: *mut c_void) -> io::Result<ForeignTask> {
         let sched = ambient::scheduler()?;
         let _guard = NoPreempt::new();
-        let class = const { class_of::<Foreign>().expect("two words fit") };
-        let header = sched.prepare_future(class, TaskAttrs::default())?;
-        header.fill(Foreign { poll, data: data as usize }, &Typed::<Foreign>::VTABLE);
+        const { assert!(class_of::<Foreign>().is_some(), "two words fit") };
+        let foreign = Foreign { poll, data: data as usize };
+        let vtable = &Typed::<Foreign>::VTABLE;
+        let header = HeaderRef::create(sched, TaskAttrs::default(), foreign, vtable)?;
         let _ = header.get().state.leave();
         header.get().is_started.store(false, Ordering::Relaxed);
         Ok(ForeignTask(header))

@@ -133,12 +133,11 @@ where
 {
     // SAFETY: the tables are those of the futures, and their outputs are taken as `F`'s.
     let header = unsafe {
-        match const { class_of::<F>() } {
-            Some(class) => start(sched, class, attrs, future, &Typed::<F>::VTABLE),
-            None => {
-                let class = const { class_of::<Boxed<F>>().expect("two pointers fit") };
-                let future = Boxed(Box::pin(future));
-                start(sched, class, attrs, future, &Typed::<Boxed<F>>::UNBOXING)
+        match const { class_of::<F>().is_some() } {
+            true => start(sched, attrs, future, &Typed::<F>::VTABLE),
+            false => {
+                const { assert!(class_of::<Boxed<F>>().is_some(), "two pointers fit") };
+                start(sched, attrs, Boxed(Box::pin(future)), &Typed::<Boxed<F>>::UNBOXING)
             }
         }
     };
@@ -146,18 +145,16 @@ where
 }
 
 /// # Safety
-/// `vtable` is of `F`, and `class` the class of its memory.
+/// `vtable` is of `F`, which fits a class.
 #[inline(always)]
 unsafe fn start<F: Future>(
     sched: &'static dyn Scheduler,
-    class: u8,
     attrs: TaskAttrs,
     future: F,
     vtable: &'static Vtable,
 ) -> io::Result<HeaderRef> {
     let _guard = NoPreempt::new();
-    let header = sched.prepare_future(class, attrs)?;
-    header.fill(future, vtable);
+    let header = HeaderRef::create(sched, attrs, future, vtable)?;
     sched.start(header.entity());
     Ok(header)
 }

@@ -95,15 +95,14 @@ impl<P: Policy> Engine for Shared<P> {
     }
 
     fn cancel_futures(&'static self) -> usize {
-        let slots = self.slots.all();
-        let mut waiting = Vec::with_capacity(slots.len());
+        if !self.has_futures() {
+            return 0;
+        }
+        let mut waiting = Vec::with_capacity(self.slots.all().len());
         // No memory goes to another runtime meanwhile, so these are ours. One that must be enqueued stays until then.
         self.slots.hold(|| {
-            for future in tasks_of(slots).filter_map(HeaderRef::of) {
-                if future.get().state.cancel() {
-                    waiting.push(future.entity());
-                }
-            }
+            let woken = self.futures().filter(|future| future.get().state.cancel());
+            waiting.extend(woken.map(HeaderRef::entity));
         });
         let _guard = NoPreempt::new();
         waiting.into_iter().for_each(|future| self.place(future, Enqueue::Wakeup));
@@ -111,8 +110,8 @@ impl<P: Policy> Engine for Shared<P> {
     }
 
     fn futures_left(&self) -> usize {
-        let futures = || tasks_of(self.slots.all()).filter_map(HeaderRef::of);
-        self.slots.hold(|| futures().filter(|future| !future.get().state.is_done()).count())
+        let is_left = |future: &HeaderRef| !future.get().state.is_done();
+        self.slots.hold(|| self.futures().filter(is_left).count())
     }
 
     fn abandon_tasks(&self) {
@@ -157,15 +156,27 @@ impl<P: Policy> Shared<P> {
     /// Cancels futures that tasks have created after [`Engine::cancel_futures`]. Returns whether any waits to be
     /// dropped. The worker of who creates one later comes here after that. Allocates nothing.
     fn cancel_late_futures(&'static self) -> bool {
+        if !self.has_futures() {
+            return false;
+        }
         let mut waiting = [None; 64];
         self.slots.hold(|| {
-            let futures = tasks_of(self.slots.all()).filter_map(HeaderRef::of);
-            let late = futures.filter(|future| future.get().state.cancel());
+            let late = self.futures().filter(|future| future.get().state.cancel());
             // No more are cancelled than there are places.
             waiting.iter_mut().zip(late).for_each(|(place, future)| *place = Some(future.entity()));
         });
         let late = waiting.into_iter().flatten();
         late.map(|future| self.place(future, Enqueue::Wakeup)).count() > 0
+    }
+
+    /// Returns whether there may be futures: the first one comes with carriers.
+    fn has_futures(&self) -> bool {
+        self.has_carriers.load(Ordering::Acquire)
+    }
+
+    /// Returns the futures of this runtime, also those that have ended. No slot changes hands meanwhile.
+    fn futures(&self) -> impl Iterator<Item = HeaderRef> {
+        tasks_of(self.slots.all()).filter_map(HeaderRef::of)
     }
 
     /// Aborts if the policy was given a task that it neither proposed nor counts. All threads have ended.

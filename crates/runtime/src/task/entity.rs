@@ -1,6 +1,6 @@
 //! What queues, policies and workers know of a task: a thread of its own, or a future that borrows one.
 
-use super::{Liveness, Run, Scheduler, Task, TaskRef};
+use super::{Liveness, Run, Scheduler, Task};
 use heddle_core::TaskId;
 use heddle_sync::InboxNode;
 use std::cell::Cell;
@@ -158,12 +158,5 @@ impl EntityRef {
     pub(crate) unsafe fn from_addr(addr: usize) -> EntityRef {
         // SAFETY: by the caller's promise it is not null.
         EntityRef(unsafe { NonNull::new_unchecked(addr as *mut Entity) })
-    }
-}
-
-impl From<TaskRef> for EntityRef {
-    /// Returns what the context runs.
-    fn from(task: TaskRef) -> EntityRef {
-        task.get().entity()
     }
 }
