@@ -113,9 +113,30 @@ impl Signals {
     }
 
     fn recv_until(&self, deadline: Option<Ns>) -> io::Result<i32> {
-        let received = || self.try_recv().ok_or_else(|| io::ErrorKind::WouldBlock.into());
         let late = io::ErrorKind::TimedOut;
-        self.pipe.polled().run_until(Interest::Read, deadline, late, |_| received())
+        self.pipe.polled().run_until(Interest::Read, deadline, late, |_| self.received())
+    }
+
+    fn received(&self) -> io::Result<i32> {
+        self.try_recv().ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Waits for a signal and returns its number; a future. It is cancel-safe: the signal is received in the poll that
+    /// returns it.
+    ///
+    /// ```
+    /// use heddle_rt::signal::{SIGUSR1, Signals};
+    ///
+    /// let signals = Signals::new([SIGUSR1])?;
+    /// # signal_hook::low_level::raise(SIGUSR1)?; // as `kill -USR1` does
+    /// assert_eq!(heddle_rt::block_on(signals.recv_async())?, SIGUSR1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The system's, which is not expected.
+    pub async fn recv_async(&self) -> io::Result<i32> {
+        self.pipe.polled().run_async(Interest::Read, |_| self.received()).await
     }
 
     /// Returns a signal that has come, without waiting.
@@ -170,6 +191,14 @@ impl<'a> IntoIterator for &'a Signals {
 /// As [`Signals::new`] and [`Signals::recv`].
 pub fn ctrl_c() -> io::Result<()> {
     Signals::new([SIGINT])?.recv().map(drop)
+}
+
+/// [`ctrl_c`] as a future. It waits for what comes after its first poll.
+///
+/// # Errors
+/// As [`Signals::new`] and [`Signals::recv_async`].
+pub async fn ctrl_c_async() -> io::Result<()> {
+    Signals::new([SIGINT])?.recv_async().await.map(drop)
 }
 
 /// Refuses signals that cannot be waited for.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{alone, assert_success, runtime, two_workers};
 use heddle_rt::process::{Command, Stdio};
-use heddle_rt::{Elapsed, scope, spawn, timeout, yield_now};
+use heddle_rt::{Elapsed, block_on, scope, spawn, timeout, timeout_async, yield_now};
 use rustix::fs::{OFlags, fcntl_getfl};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -78,6 +78,36 @@ fn waiting_ends_at_its_timeout_and_at_a_limit_and_a_killed_child_is_reaped() {
     };
     runtime("fifo").run(test);
     test();
+}
+
+#[test]
+fn futures_wait_for_children_and_use_their_streams() {
+    let test = async || {
+        let script = "head -c 300000 /dev/zero >&2; head -c 400000 /dev/zero; exit 3";
+        let output = shell(script).output_async().await.unwrap();
+        assert_eq!((output.stdout.len(), output.stderr.len()), (400_000, 300_000));
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(shell("exit 4").status_async().await.unwrap().code(), Some(4));
+
+        let mut child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        assert_eq!(child.stdin.as_ref().unwrap().write_async(b"to and fro").await.unwrap(), 10);
+        let mut text = [0; 20];
+        assert_eq!(child.stdout.as_ref().unwrap().read_async(&mut text).await.unwrap(), 10);
+        assert_eq!(&text[..10], b"to and fro");
+        // `wait_async` closes the input; without its input `cat` ends.
+        assert!(child.wait_async().await.unwrap().success());
+        assert!(child.wait_async().await.unwrap().success(), "known from then on");
+        assert_eq!(child.stdout.as_ref().unwrap().read_async(&mut text).await.unwrap(), 0);
+
+        let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
+        assert_eq!(timeout_async(SHORT, sleeper.wait_async()).await.err(), Some(Elapsed));
+        sleeper.kill().unwrap();
+        assert_eq!(sleeper.wait_async().await.unwrap().signal(), Some(libc::SIGKILL));
+    };
+    two_workers("work-stealing:quantum=100us").block_on(test());
+    runtime("fifo").block_on(test());
+    block_on(test());
 }
 
 #[test]

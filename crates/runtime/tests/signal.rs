@@ -4,11 +4,12 @@ mod common;
 
 use common::{alone, assert_success, runtime, two_workers};
 use heddle_rt::signal::{
-    SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, Signals, ctrl_c, name,
+    SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, Signals, ctrl_c, ctrl_c_async, name,
 };
-use heddle_rt::{Elapsed, scope, sleep, spawn, timeout};
+use heddle_rt::{Elapsed, futures, scope, sleep, spawn, timeout, timeout_async};
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -44,6 +45,42 @@ fn signals_are_received_by_tasks_and_threads() {
         test();
     };
     alone("signals_are_received_by_tasks_and_threads", body, assert_success);
+}
+
+#[test]
+fn signals_are_received_by_futures() {
+    let test = async || {
+        let signals = Arc::new(Signals::new([SIGHUP]).unwrap());
+        assert_eq!(timeout_async(SHORT, signals.recv_async()).await.err(), Some(Elapsed));
+        raise(SIGHUP);
+        assert_eq!(signals.recv_async().await.unwrap(), SIGHUP);
+        // A task and a thread of the runtime share a receiver.
+        let (task, thread) = (signals.clone(), signals.clone());
+        let first = futures::spawn(async move { task.recv_async().await.unwrap() });
+        let second = spawn(move || thread.recv().unwrap());
+        raise(SIGHUP);
+        while !first.is_finished() && !second.is_finished() {
+            futures::yield_now().await;
+        }
+        raise(SIGHUP);
+        assert_eq!(first.await.unwrap(), SIGHUP);
+        assert_eq!(second.join().unwrap(), SIGHUP);
+
+        let interrupted = futures::spawn(ctrl_c_async());
+        // Ours, so that SIGINT does not end the process before the other one waits.
+        let ours = Signals::new([SIGINT]).unwrap();
+        while !interrupted.is_finished() {
+            raise(SIGINT);
+            assert_eq!(ours.recv_async().await.unwrap(), SIGINT);
+            futures::yield_now().await;
+        }
+        interrupted.await.unwrap().unwrap();
+    };
+    let body = || {
+        two_workers("work-stealing:quantum=100us").block_on(test());
+        runtime("fifo").block_on(test());
+    };
+    alone("signals_are_received_by_futures", body, assert_success);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, PipeReader, Read};
+use std::os::fd::OwnedFd;
 use std::process;
 use std::time::Duration;
 
@@ -119,21 +120,60 @@ impl Child {
     /// Waits for the end of the child by a descriptor of the process, which is readable from then on; fails with
     /// `WouldBlock` after `deadline`.
     fn wait_until(&mut self, deadline: Option<Ns>) -> io::Result<ExitStatus> {
+        let pidfd = match self.end()? {
+            End::Reaped(status) => return Ok(status),
+            End::Awaited(pidfd) => pidfd,
+        };
+        pidfd.run_until(Interest::Read, deadline, io::ErrorKind::WouldBlock, |_| self.reap())
+    }
+
+    /// Closes the child's standard input and waits for its end; a future. One that is dropped leaves the child as it
+    /// is: it can be waited for again.
+    ///
+    /// ```
+    /// use heddle_rt::process::Command;
+    /// use heddle_rt::timeout_async;
+    /// use std::time::Duration;
+    ///
+    /// let mut child = Command::new("sleep").arg("1000").spawn()?;
+    /// heddle_rt::block_on(async {
+    ///     if timeout_async(Duration::from_millis(1), child.wait_async()).await.is_err() {
+    ///         child.kill()?;
+    ///     }
+    ///     assert!(!child.wait_async().await?.success());
+    ///     Ok(())
+    /// })
+    /// # .map_err(|error: std::io::Error| error)
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn wait_async(&mut self) -> io::Result<ExitStatus> {
+        drop(self.stdin.take());
+        let pidfd = match self.end()? {
+            End::Reaped(status) => return Ok(status),
+            End::Awaited(pidfd) => pidfd,
+        };
+        pidfd.run_async(Interest::Read, |_| self.reap()).await
+    }
+
+    /// Reaps the child if it has ended, or returns what becomes readable when it does.
+    fn end(&mut self) -> io::Result<End> {
         if let Some(status) = self.child.try_wait()? {
-            return Ok(status);
+            return Ok(End::Reaped(status));
         }
         // The number is the child's until it is reaped.
-        let pidfd = match pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()) {
+        match pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()) {
             // Not kept: the next wait may happen in another runtime.
-            Ok(pidfd) => Polled::new(pidfd)?,
+            Ok(pidfd) => Polled::new(pidfd).map(End::Awaited),
             // Reaped behind our back: std reports that.
-            Err(Errno::SRCH) => return self.child.wait(),
-            Err(error) => return Err(error.into()),
-        };
-        let child = &mut self.child;
-        pidfd.run_until(Interest::Read, deadline, io::ErrorKind::WouldBlock, |_| {
-            child.try_wait()?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
-        })
+            Err(Errno::SRCH) => self.child.wait().map(End::Reaped),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.child.try_wait()?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     /// Closes the child's standard input, reads its piped streams to their ends, and waits for its end.
@@ -141,35 +181,76 @@ impl Child {
     /// # Errors
     /// Returns the system's error; [`TimedOut`](io::ErrorKind::TimedOut) if a [`crate::timeout`] cut it off.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
+        let mut outputs = self.outputs()?;
+        outputs.any.run(Interest::Read, |_| outputs.read.more())?;
+        let [stdout, stderr] = outputs.read.texts;
+        Ok(Output { status: self.wait()?, stdout, stderr })
+    }
+
+    /// [`Child::wait_with_output`] as a future. One that is dropped drops the child and what was read.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub async fn wait_with_output_async(mut self) -> io::Result<Output> {
+        let mut outputs = self.outputs()?;
+        outputs.any.run_async(Interest::Read, |_| outputs.read.more()).await?;
+        let [stdout, stderr] = outputs.read.texts;
+        Ok(Output { status: self.wait_async().await?, stdout, stderr })
+    }
+
+    /// Closes the child's standard input and takes its piped streams.
+    fn outputs(&mut self) -> io::Result<Outputs> {
         drop(self.stdin.take());
-        let streams = [
+        Outputs::new([
             self.stdout.take().map(|ChildStdout(stream)| stream),
             self.stderr.take().map(|ChildStderr(stream)| stream),
-        ];
-        let [stdout, stderr] = read_all(streams)?;
-        Ok(Output { status: self.wait()?, stdout, stderr })
+        ])
     }
 }
 
-/// Reads both streams to their ends: in step, for a child that has filled one pipe goes on only once that is read.
-fn read_all(streams: [Option<Polled<PipeReader>>; 2]) -> io::Result<[Vec<u8>; 2]> {
-    let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for stream in streams.iter().flatten() {
-        epoll::add(&any, stream, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+/// A child's end.
+enum End {
+    Reaped(ExitStatus),
+    /// By a descriptor of the process, which is readable from its end on.
+    Awaited(Polled<OwnedFd>),
+}
+
+/// Two streams that are read to their ends: in step, for a child that has filled one pipe goes on only once that is
+/// read.
+struct Outputs {
+    /// Ready when one of the streams is.
+    any: Polled<OwnedFd>,
+    read: ReadInStep,
+}
+
+struct ReadInStep {
+    streams: [Option<Polled<PipeReader>>; 2],
+    open: [bool; 2],
+    texts: [Vec<u8>; 2],
+}
+
+impl Outputs {
+    fn new(streams: [Option<Polled<PipeReader>>; 2]) -> io::Result<Outputs> {
+        let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for stream in streams.iter().flatten() {
+            epoll::add(&any, stream, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
+        let open = streams.each_ref().map(Option::is_some);
+        let read = ReadInStep { streams, open, texts: [const { Vec::new() }; 2] };
+        Ok(Outputs { any: Polled::new(any)?, read })
     }
-    // Ready when one of the streams is.
-    let any = Polled::new(any)?;
-    let mut read = [const { Vec::new() }; 2];
-    let mut open = streams.each_ref().map(Option::is_some);
-    any.run(Interest::Read, |_| {
-        for i in 0..2 {
-            if let (Some(stream), true) = (&streams[i], open[i]) {
-                open[i] = read_available(stream.io(), &mut read[i])?;
+}
+
+impl ReadInStep {
+    /// Reads what the streams hold; fails with `WouldBlock` before they have ended.
+    fn more(&mut self) -> io::Result<()> {
+        for ((stream, open), text) in self.streams.iter().zip(&mut self.open).zip(&mut self.texts) {
+            if let (Some(stream), true) = (stream, *open) {
+                *open = read_available(stream.io(), text)?;
             }
         }
-        if open == [false; 2] { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
-    })?;
-    Ok(read)
+        if self.open == [false; 2] { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    }
 }
 
 /// Appends to `text` what a non-blocking pipe holds; false at its end.

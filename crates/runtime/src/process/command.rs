@@ -117,10 +117,31 @@ impl Command {
     /// # Errors
     /// As [`Command::spawn`] and [`Child::wait_with_output`]. A child that a time limit cut off runs on.
     pub fn output(&mut self) -> io::Result<Output> {
+        self.spawn_captured()?.wait_with_output()
+    }
+
+    /// [`Command::status`] as a future. If it is dropped, the child runs on.
+    ///
+    /// # Errors
+    /// As [`Command::spawn`] and [`Child::wait_async`].
+    pub async fn status_async(&mut self) -> io::Result<ExitStatus> {
+        self.spawn()?.wait_async().await
+    }
+
+    /// [`Command::output`] as a future. If it is dropped, the child runs on.
+    ///
+    /// # Errors
+    /// As [`Command::spawn`] and [`Child::wait_with_output_async`].
+    pub async fn output_async(&mut self) -> io::Result<Output> {
+        self.spawn_captured()?.wait_with_output_async().await
+    }
+
+    /// Starts the child; streams that the program has not set are captured.
+    fn spawn_captured(&mut self) -> io::Result<Child> {
         self.set_defaults(Stdio::null, Stdio::piped);
         let child = self.spawn();
         self.set_defaults(Stdio::inherit, Stdio::inherit);
-        child?.wait_with_output()
+        child
     }
 
     /// Sets the streams that the program has not set.

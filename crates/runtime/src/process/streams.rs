@@ -1,6 +1,8 @@
 //! The piped streams of a child process.
 
-use crate::io::{Polled, impl_descriptor, impl_read, impl_write};
+use crate::io::{
+    Polled, impl_async_read, impl_async_write, impl_descriptor, impl_read, impl_write,
+};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{self, Stdio};
@@ -46,6 +48,9 @@ macro_rules! streams {
 streams!(ChildStdin, ChildStdout, ChildStderr);
 impl_read!(ChildStdout, ChildStderr);
 impl_write!(ChildStdin);
+impl_async_read!(ChildStdout, ChildStderr);
+// Dropping it closes the pipe.
+impl_async_write!(ChildStdin: |_: &ChildStdin| Ok(()));
 impl_descriptor!(
     ChildStdin: process::ChildStdin,
     ChildStdout: process::ChildStdout,
