@@ -28,6 +28,7 @@
 //! | `select!` (as crossbeam's) | [`select!`]: channels, times, cancellation |
 //! | `CancellationToken` | [`sync::CancellationToken`]: ends waits, never a task |
 //! | `tokio::spawn`, `block_on` | [`task::spawn`], [`block_on`], [`Runtime::block_on`]: async tasks |
+//! | an awaited thread | `task::spawn(async { f() })`: its one poll is preempted, and may wait, as a thread |
 //! | its `JoinSet`, `LocalSet`, `spawn_blocking` | the same in [`task`] |
 //! | `thread_local!` | the same: each task has its own |
 //! | `task_local!` | [`task_local!`]: a value for the length of a call |
@@ -39,11 +40,12 @@
 //! | `net::{TcpListener, TcpStream, UdpSocket}` | [`net`], with owned halves as in tokio |
 //! | `os::unix::net::{UnixListener, UnixStream, UnixDatagram}` | [`net::unix`] |
 //! | `io::pipe`, `AsyncFd` | [`io::pipe`], [`io::Pollable`]: readiness of any descriptor |
-//! | `fs` | [`fs`] |
-//! | `process::{Command, Child}` | [`process`], with [`wait_timeout`](process::Child::wait_timeout) |
-//! | `signal` | [`signal::Signals`], [`signal::ctrl_c`] |
+//! | `fs` | [`fs`], in threads and in async tasks: a poll may wait |
+//! | `process::{Command, Child}` | [`process`], with [`wait_timeout`](process::Child::wait_timeout), `wait_async` |
+//! | `signal` | [`signal::Signals`], [`signal::ctrl_c`], and with `_async` behind the names |
 //! | other calls that block in the kernel | [`blocking`] around them |
 //! | | [`no_preempt`] around what must not be interrupted |
+//! | | [`set_attrs`]: what the calling task tells its policy about its next work |
 //! | | [`policy`]: a scheduling policy of your own |
 //!
 //! The locks, channels and `thread::park` of `std`, and parking_lot's, park the task that waits, as Heddle's own do:
@@ -53,12 +55,12 @@
 //! What is different from threads of the kernel: `pthread_exit` must not be called; after `fork` the child runs only
 //! the forking task and should `exec`.
 
-pub use heddle_core::{Class, Ns};
+pub use heddle_core::{Class, Ns, TaskAttrs};
 pub use heddle_rt::{
     AccessError, Builder, ConfigError, JoinHandle, JoinSet, LocalKey, Mechanism, Runtime,
     RuntimeBuilder, RuntimeDropped, STACK_CLASSES, Scope, ScopedJoinHandle, ScopedTask, Stats,
-    TlsMode, block_on, blocking, in_task, no_preempt, panic_message, scope, select, spawn, stats,
-    task_local, task_name, yield_now,
+    TlsMode, attrs, block_on, blocking, in_task, no_preempt, panic_message, scope, select,
+    set_attrs, spawn, stats, task_local, task_name, yield_now,
 };
 pub use heddle_rt::{alloc, sync};
 

@@ -109,8 +109,9 @@ impl RawTask {
     /// Changes its class.
     pub fn set_class(self, class: Class) {
         let _guard = NoPreempt::new();
-        let _ = crate::wake::reach(self.0.get().entity(), |sched| {
-            sched.set_class(self.0.get().entity(), class)
+        let task = self.0.get().entity();
+        let _ = crate::wake::reach(task, |sched| {
+            sched.set_attrs(task, TaskAttrs { class, ..sched.attrs(task) });
         });
     }
 

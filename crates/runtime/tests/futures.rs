@@ -535,20 +535,59 @@ fn policies_see_futures_as_they_see_threads() {
     assert!(after.switches - before.switches >= 31, "{after:?}");
 }
 
+/// Attributes of a task are the task's, whatever runs in between and wherever it goes on.
+#[test]
+fn a_task_changes_its_attributes() {
+    use heddle_rt::{Class, Ns, TaskAttrs, attrs, set_attrs};
+    let of = |number: u64| TaskAttrs {
+        class: [Class::LC, Class::BE][number as usize % 2],
+        deadline: Some(Ns(1_000_000 + number)),
+        expected: Some(Ns(1 + number)),
+    };
+    set_attrs(of(1));
+    assert_eq!(attrs(), TaskAttrs::default(), "not a task");
+    with_each(|runtime| {
+        runtime.block_on(async {
+            let mut tasks = futures::JoinSet::new();
+            for number in 0..20 {
+                tasks.spawn(async move {
+                    assert_eq!(attrs(), TaskAttrs::default());
+                    for turn in number..number + 10 {
+                        set_attrs(of(turn));
+                        yield_now().await;
+                        assert_eq!(attrs(), of(turn));
+                    }
+                });
+            }
+            let thread = heddle_rt::spawn(move || {
+                set_attrs(of(7));
+                heddle_rt::yield_now();
+                attrs()
+            });
+            assert_eq!(thread.join().unwrap(), of(7));
+            while let Some(result) = tasks.join_next().await {
+                result.unwrap();
+            }
+        });
+    });
+}
+
 #[test]
 fn a_future_that_was_polled_by_many_wakers_is_woken_by_the_last() {
     runtime("work-stealing", 2).block_on(async {
-        let task = spawn(async {
-            for _ in 0..100 {
-                yield_now().await;
-            }
-            9
-        });
-        let mut task = Box::pin(task);
+        let (go, gone) = heddle_rt::sync::oneshot::channel();
+        let mut task = Box::pin(spawn(gone));
         // Polled once with a waker that does nothing.
         let first = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(first.is_pending());
-        assert_eq!(task.await.unwrap(), 9);
+        let sends = spawn(async {
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            go.send(9)
+        });
+        assert_eq!(task.await.unwrap(), Ok(9));
+        sends.await.unwrap().unwrap();
     });
 }
 

@@ -15,7 +15,7 @@ use crate::task::{
 use crate::timers::Timer;
 use crate::worker::{After, Worker};
 use heddle_arch::PreemptCount;
-use heddle_core::{Class, Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs};
+use heddle_core::{Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs};
 use heddle_sys::thread::Blocked;
 use std::any::Any;
 use std::io;
@@ -63,9 +63,12 @@ impl<P: Policy> Scheduler for Shared<P> {
         Ok(())
     }
 
-    fn set_class(&self, task: EntityRef, class: Class) {
-        let slot = &self.slots.all()[task.get().id().index()];
-        slot.set_attrs(TaskAttrs { class, ..slot.attrs() });
+    fn attrs(&self, task: EntityRef) -> TaskAttrs {
+        self.slots.all()[task.get().id().index()].attrs()
+    }
+
+    fn set_attrs(&self, task: EntityRef, attrs: TaskAttrs) {
+        self.slots.all()[task.get().id().index()].set_attrs(attrs);
     }
 
     fn start(&'static self, task: EntityRef) {

@@ -3,7 +3,7 @@
 use super::{EntityRef, HeaderRef, Liveness, Task, TaskRef};
 use crate::liveness::Owned;
 use crate::timers::Timer;
-use heddle_core::{Class, TaskAttrs};
+use heddle_core::TaskAttrs;
 use heddle_sys::thread::Blocked;
 use std::any::Any;
 use std::io;
@@ -41,8 +41,10 @@ pub(crate) trait Scheduler: Owned {
     fn prepare(&'static self, class: u8, attrs: TaskAttrs) -> io::Result<TaskRef>;
     /// Gives a task that is in no runtime a slot and attributes.
     fn admit(&'static self, task: TaskRef, attrs: TaskAttrs) -> io::Result<()>;
-    /// Changes the class of a task of this runtime. The policy sees it when it next asks.
-    fn set_class(&self, task: EntityRef, class: Class);
+    /// Returns the attributes of a task of this runtime.
+    fn attrs(&self, task: EntityRef) -> TaskAttrs;
+    /// Changes the attributes of a task of this runtime. The policy sees them when it next asks.
+    fn set_attrs(&self, task: EntityRef, attrs: TaskAttrs);
     /// Makes a prepared task runnable.
     fn start(&'static self, task: EntityRef);
     /// Makes a woken task runnable. The caller was asked to enqueue it by [`heddle_sync::WakeWord::wake`] or
