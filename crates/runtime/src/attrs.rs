@@ -11,7 +11,7 @@ pub fn attrs() -> TaskAttrs {
 }
 
 /// Sets the attributes of the calling task, a thread or an async task, until they are set again. The policy sees them
-/// when it next asks: when the task is next enqueued, or its quantum has passed. In an ordinary thread this does nothing.
+/// when it next asks: when the task is next enqueued, or its quantum has passed. In an ordinary thread it does nothing.
 ///
 /// A task that serves a connection tells by this what each request is:
 ///

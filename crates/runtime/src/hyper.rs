@@ -13,9 +13,10 @@
 //! let status = runtime.block_on(async {
 //!     let listener = TcpListener::bind("127.0.0.1:0")?;
 //!     let address = listener.local_addr()?;
+//!     let mut server = server::conn::http1::Builder::new();
+//!     server.timer(Timer);
 //!     drop(heddle_rt::futures::spawn(async move {
 //!         while let Ok((stream, _)) = listener.accept_async().await {
-//!             let server = server::conn::http1::Builder::new().timer(Timer);
 //!             // A task for each connection.
 //!             drop(heddle_rt::futures::spawn(
 //!                 server.serve_connection(Io(stream), service_fn(answer)),

@@ -141,9 +141,9 @@ impl Child {
     ///         child.kill()?;
     ///     }
     ///     assert!(!child.wait_async().await?.success());
-    ///     Ok(())
-    /// })
-    /// # .map_err(|error: std::io::Error| error)
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
     /// # Errors
