@@ -57,21 +57,35 @@ extern "C" fn donate(info: *mut c_void) -> *mut c_void {
         let info = unsafe { &mut *info.cast::<DonorInfo>() };
         info.fs = heddle_arch::fs_base();
         info.stack_pointer = &raw const marker as usize;
+        let given = info.given.as_ptr();
         info.given.store(1, Ordering::Release);
-        heddle_sys::futex::wake(&info.given, 1);
+        // From here on tasks use this thread's storage: only raw system calls may run.
+        raw_call(libc::SYS_futex, [given as usize, libc::FUTEX_WAKE as usize | PRIVATE, 1]);
     }
-    // From here on tasks use this thread's storage: only the raw system call may run.
     loop {
-        // SAFETY: sleeps; touches no memory and, unlike the C library's wrapper, no errno.
-        unsafe {
-            std::arch::asm!(
-                "syscall",
-                inlateout("rax") libc::SYS_pause => _,
-                out("rcx") _,
-                out("r11") _,
-                options(nostack)
-            );
-        }
+        raw_call(libc::SYS_pause, [0; 3]);
+    }
+}
+
+/// For futexes of one process.
+const PRIVATE: usize = libc::FUTEX_PRIVATE_FLAG as usize;
+
+/// A system call that touches no thread-local variable: not errno, which the C library's wrapper sets, and not what
+/// tells this crate's own `syscall` whether it runs in a task.
+#[inline(always)]
+fn raw_call(number: libc::c_long, [a, b, c]: [usize; 3]) {
+    // SAFETY: callers wake a futex, whose word is only an address to the kernel, or sleep.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number => _,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack)
+        );
     }
 }
 
