@@ -24,6 +24,8 @@ const UNSAFE_ROOMS: &[&str] = &[
 const UNSAFE_FILES: &[(&str, &str)] = &[
     ("crates/store/src/rocksdb.rs", "binds RocksDB's C API; only the store links it"),
     ("scripts/lib/tokio-provider.rs", "implements a C interface, for tests"),
+    ("scripts/lib/tokio-suite.rs", "is added to a copy of tokio, for tests"),
+    ("scripts/lib/futures-executor.rs", "moves tests that need not be `Send` to Heddle's threads"),
 ];
 
 /// Crates without the standard library; they forbid `unsafe` too.
