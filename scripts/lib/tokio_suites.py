@@ -153,16 +153,19 @@ class Runner:
     def whole(self, program, skipped=()):
         """The results of a program's tests, each alone where the program does not end, and what it printed."""
         results, said = self.one(program, skipped=skipped)
+        missing = [test for test in self.tests(program) if test not in results and test not in skipped]
+        again = []
         if None in results:
             print(f"   {program.name}: {results.pop(None)}; each test alone", flush=True)
-            for test in self.tests(program):
-                if results.get(test) not in ("ok", "ignored") and test not in skipped:
-                    alone, said = self.one(program, [test])
-                    results[test] = alone.get(test, alone.get(None, "FAILED"))
-                    if results[test] not in ("ok", "ignored"):
-                        print(said, flush=True)
+            again = [test for test, how in results.items() if how not in ("ok", "ignored")]
         elif "FAILED" in results.values():
             print(said, flush=True)
+        # Of one that is missing in a program that ended, something was printed into the result.
+        for test in again + missing:
+            alone, printed = self.one(program, [test])
+            results[test] = alone.get(test, alone.get(None, "FAILED"))
+            if results[test] not in ("ok", "ignored"):
+                print(printed, flush=True)
         return results, said
 
     @staticmethod
