@@ -335,6 +335,13 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Removes and returns the task for `cx.cpu` to run next (`task_dequeue`).
     fn dequeue(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue) -> Option<TaskId>;
 
+    /// Removes `task`, which waits in `queue`, out of turn: another waits for what it may hold, such as a lock, and
+    /// lends it the CPU. Returns false, as by default, if it stays until its turn.
+    fn remove(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId) -> bool {
+        let _ = (cx, queue, task);
+        false
+    }
+
     /// Called when the running task goes to sleep (`task_block`).
     fn block(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId) {
         let _ = (cx, queue, task);

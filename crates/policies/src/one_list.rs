@@ -1,7 +1,7 @@
 //! The run queue of policies that serve in order of arrival.
 
 /// The part of `impl Policy` that such policies share: `Task` (nothing unless it is given), `Queue` and
-/// its four operations. Every task goes to the tail, even after a failed commit: at the head, a task
+/// its operations. Every task goes to the tail, even after a failed commit: at the head, a task
 /// that can never run would hold up all others.
 macro_rules! one_list {
     () => {
@@ -38,6 +38,16 @@ macro_rules! one_list {
             queue: &mut Self::Queue,
         ) -> Option<heddle_core::TaskId> {
             queue.pop_front(cx.tasks)
+        }
+
+        fn remove(
+            &self,
+            cx: &heddle_core::Cx<'_, $task>,
+            queue: &mut Self::Queue,
+            task: heddle_core::TaskId,
+        ) -> bool {
+            queue.remove(cx.tasks, task);
+            true
         }
     };
 }

@@ -43,6 +43,17 @@ pub struct Queues {
     overtaken: u32,
 }
 
+impl Queues {
+    /// Returns the list in which `task` waits.
+    #[inline]
+    fn list_of(&mut self, cx: &Cx<'_, Outlived>, task: TaskId) -> &mut TaskList {
+        match cx.task(task).policy.0.get() {
+            0 => &mut self.new,
+            _ => &mut self.preempted,
+        }
+    }
+}
+
 /// 1 if the task has outlived a quantum since it was created or last woke, else 0.
 #[derive(Debug, Default)]
 pub struct Outlived(Var);
@@ -94,8 +105,7 @@ impl Policy for TwoQueue {
             Enqueue::Preempted => outlived.set(1),
             Enqueue::Yield | Enqueue::Migrated | Enqueue::CommitFailed => {}
         }
-        let list = if outlived.get() == 0 { &mut queue.new } else { &mut queue.preempted };
-        list.push_back(cx.tasks, task);
+        queue.list_of(cx, task).push_back(cx.tasks, task);
     }
 
     /// New before preempted; but the oldest preempted task is overtaken at most `patience` times.
@@ -108,6 +118,11 @@ impl Policy for TwoQueue {
         }
         queue.overtaken += u32::from(waits);
         queue.new.pop_front(cx.tasks)
+    }
+
+    fn remove(&self, cx: &Cx<'_, Outlived>, queue: &mut Queues, task: TaskId) -> bool {
+        queue.list_of(cx, task).remove(cx.tasks, task);
+        true
     }
 
     #[inline]
@@ -146,6 +161,18 @@ mod tests {
 
     fn us(n: u64) -> Ns {
         Ns::from_us(n)
+    }
+
+    #[test]
+    fn a_task_is_removed_from_where_it_waits() {
+        let mut harness = harness();
+        for (task, why) in
+            [(0, Enqueue::Preempted), (1, Enqueue::Preempted), (2, Enqueue::New), (3, Enqueue::New)]
+        {
+            harness.enqueue(0, task, why);
+        }
+        assert!(harness.remove(0, 1) && harness.remove(0, 2));
+        assert_eq!(harness.drain(0), [3, 0]);
     }
 
     #[test]

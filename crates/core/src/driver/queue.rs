@@ -41,6 +41,13 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
         Some(self.propose(task))
     }
 
+    /// Takes `task`, which waits in this queue, out of turn; `None` if the policy does not.
+    pub fn remove(&mut self, task: TaskId) -> Option<Proposal<H::Claimed>> {
+        let removed = self.call("remove", |policy, cx, queue| policy.remove(cx, queue, task));
+        self.publish();
+        removed.then(|| self.propose(task))
+    }
+
     /// Called when the running task goes to sleep.
     #[inline(always)]
     pub fn block(&mut self, task: TaskId) {

@@ -19,6 +19,8 @@ pub(super) enum Event {
     Spawn { cpu: u8, attrs: TaskAttrs },
     /// An idle `cpu` asks for a task, stealing if it must.
     Pick { cpu: u8, commit: Commit },
+    /// An idle `cpu` asks for one of the tasks that wait in its queue, out of turn.
+    Remove { nth: u8, cpu: u8 },
     /// The task that runs on `cpu` stops running.
     Leave { cpu: u8, how: Leave },
     /// `cpu` wakes one of the sleeping tasks.
@@ -60,6 +62,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (cpu(), attrs()).prop_map(|(cpu, attrs)| Event::Spawn { cpu, attrs }),
         6 => (cpu(), commit()).prop_map(|(cpu, commit)| Event::Pick { cpu, commit }),
+        1 => (any::<u8>(), cpu()).prop_map(|(nth, cpu)| Event::Remove { nth, cpu }),
         3 => (cpu(), leave()).prop_map(|(cpu, how)| Event::Leave { cpu, how }),
         2 => (any::<u8>(), cpu()).prop_map(|(nth, cpu)| Event::Wake { nth, cpu }),
         1 => (0..200u16).prop_map(|us| Event::Pass { us }),

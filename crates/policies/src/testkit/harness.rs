@@ -99,6 +99,14 @@ impl<P: Policy> PolicyHarness<P> {
         task.map(|task| task.0)
     }
 
+    /// Takes `task`, which waits for `cpu`, out of turn; false if the policy keeps it.
+    pub fn remove(&mut self, cpu: u16, task: u32) -> bool {
+        let (queue, cx) = self.at(cpu);
+        let removed = self.policy.remove(&self.world.cx(cx), &mut self.queues[queue], TaskId(task));
+        self.count(queue);
+        removed
+    }
+
     /// Returns all tasks waiting for `cpu`, in the order in which they would run.
     pub fn drain(&mut self, cpu: u16) -> Vec<u32> {
         core::iter::from_fn(|| self.dequeue(cpu)).collect()

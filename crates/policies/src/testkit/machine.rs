@@ -53,6 +53,7 @@ impl<P: Policy> Machine<P> {
         match event {
             Event::Spawn { cpu, attrs } => self.spawn(self.cpu(cpu), attrs)?,
             Event::Pick { cpu, commit } => self.pick(self.cpu(cpu), commit).map(drop)?,
+            Event::Remove { nth, cpu } => self.remove(nth, self.cpu(cpu)),
             Event::Leave { cpu, how } => self.leave(self.cpu(cpu), how)?,
             Event::Wake { nth, cpu } => self.wake_nth(nth, self.cpu(cpu))?,
             Event::Pass { us } => self.pass(Ns::from_us(us.into())),
@@ -186,6 +187,20 @@ impl<P: Policy> Machine<P> {
             self.migrate(cpu, task);
         }
         Ok(Some(picked))
+    }
+
+    /// An idle `cpu` runs one of the tasks that wait in its queue, if the policy lets go of it.
+    fn remove(&mut self, nth: u8, cpu: CpuId) {
+        let queue = self.queue_of(cpu);
+        let waiting: Vec<_> = self.ledger.all(|at| at == TaskLocation::Waiting(queue)).collect();
+        if self.ledger.running[cpu.index()].is_some() || waiting.is_empty() {
+            return;
+        }
+        let task = waiting[usize::from(nth) % waiting.len()];
+        if let Some(removed) = self.on(cpu).remove(task) {
+            assert_eq!(removed.task(), task);
+            self.settle_proposal(cpu, removed, false);
+        }
     }
 
     /// Runs the proposed task, or gives it back.
