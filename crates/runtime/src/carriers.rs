@@ -12,7 +12,7 @@ pub(crate) struct Carriers {
 }
 
 /// How many free carriers a CPU keeps. In virtual time, all: one that ends would be a step of the schedule.
-const KEEP: usize = if cfg!(virtual_time) { 1 << 20 } else { 16 };
+const KEEP: usize = if cfg!(virtual_time) { 1 << 20 } else { 64 };
 
 impl Carriers {
     pub(crate) fn new(cpus: usize) -> Carriers {
