@@ -9,7 +9,7 @@ use crate::cancel;
 use crate::mutex::failed_to_take;
 use crate::real::real;
 use crate::sys::syscall;
-use crate::wait::{self, Attend, Limit, Outcome};
+use crate::wait::{self, Attend, For, Limit, Outcome};
 use heddle_rt::raw::Caller;
 use libc::{pthread_barrier_t, pthread_barrierattr_t, pthread_spinlock_t};
 use std::ffi::{c_int, c_uint};
@@ -79,7 +79,9 @@ impl Barrier {
         }
         while self.round() == round {
             let is_on = || self.round() == round;
-            if wait::wait(self.key(), u32::MAX, Limit::FOREVER, is_on) == Outcome::Interrupted {
+            if wait::wait(self.key(), u32::MAX, For::Event, Limit::FOREVER, is_on)
+                == Outcome::Interrupted
+            {
                 let _ = cancel::attend(Attend::Signals);
             }
         }
@@ -98,7 +100,9 @@ impl Barrier {
         let is_left = || self.leaving.load(Ordering::SeqCst) != DESTROYED;
         while is_left() {
             let key = self.leaving.as_ptr() as usize;
-            if wait::wait(key, u32::MAX, Limit::FOREVER, is_left) == Outcome::Interrupted {
+            if wait::wait(key, u32::MAX, For::Event, Limit::FOREVER, is_left)
+                == Outcome::Interrupted
+            {
                 let _ = cancel::attend(Attend::Signals);
             }
         }

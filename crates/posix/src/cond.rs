@@ -26,7 +26,7 @@ use crate::cancel;
 use crate::clock;
 use crate::mutex::{Mutex, Patience, in_kernel};
 use crate::real::real;
-use crate::wait::{self, Attend, Limit, Outcome};
+use crate::wait::{self, Attend, For, Limit, Outcome};
 use heddle_core::Ns;
 use heddle_rt::raw::Caller;
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
@@ -242,7 +242,7 @@ impl Cond {
         while self.waiters.fetch_or(DESTROYED, Ordering::SeqCst) & !DESTROYED != 0 {
             let key = self.waiters.as_ptr() as usize;
             let touched = || self.waiters.load(Ordering::SeqCst) & !DESTROYED != 0;
-            wait::wait(key, u32::MAX, Limit::FOREVER, touched);
+            wait::wait(key, u32::MAX, For::Event, Limit::FOREVER, touched);
         }
     }
 
@@ -291,7 +291,8 @@ impl Cond {
         let look = Ns(heddle_sys::clock::now().0.saturating_add(LOOK.0));
         let is_last = limit.deadline.is_some_and(|end| end <= look);
         let deadline = Some(limit.deadline.map_or(look, |end| end.min(look)));
-        let outcome = wait::wait(self.key(), u32::MAX, Limit { deadline, ..limit }, || true);
+        let outcome =
+            wait::wait(self.key(), u32::MAX, For::Event, Limit { deadline, ..limit }, || true);
         match mutex.lock(Patience::Endless) {
             0 if outcome == Outcome::TimedOut && is_last => libc::ETIMEDOUT,
             0 => {

@@ -22,7 +22,7 @@ mod call;
 use crate::cancel::{self, Attended};
 use crate::image;
 use crate::sys::{self, syscall};
-use crate::wait::{self, Attend, Limit, Outcome};
+use crate::wait::{self, Attend, For, Limit, Outcome};
 use heddle_core::Ns;
 use heddle_rt::raw::{Caller, Op, RawTask, Rules};
 use std::ffi::c_int;
@@ -62,12 +62,13 @@ impl Rules for Threads {
     fn wait(
         key: usize,
         bits: u32,
+        what: For,
         deadline: Option<Ns>,
         is_expected: impl Fn() -> bool,
     ) -> Result<(), c_int> {
         let limit = Limit { deadline, attend: Attend::Signals };
         loop {
-            match wait::wait(key, bits, limit, &is_expected) {
+            match wait::wait(key, bits, what, limit, &is_expected) {
                 Outcome::Woken => return Ok(()),
                 Outcome::Changed => return Err(libc::EAGAIN),
                 Outcome::TimedOut => return Err(libc::ETIMEDOUT),

@@ -14,7 +14,7 @@ pub(crate) use robust::{RobustList, give_robust_back, leave_robust, take_robust}
 
 use crate::real::real;
 use crate::sys::syscall;
-use crate::wait::{self, Limit, Outcome};
+use crate::wait::{self, For, Limit, Outcome};
 use crate::{cancel, clock, start};
 use heddle_rt::raw::{self, Caller};
 use libc::{clockid_t, pthread_mutex_t, timespec};
@@ -181,7 +181,7 @@ impl Mutex {
             return Ok(());
         }
         let is_so = || self.word.load(Ordering::SeqCst) == word;
-        match wait::wait(self.key(), u32::MAX, limit, is_so) {
+        match wait::wait(self.key(), u32::MAX, For::Lock, limit, is_so) {
             Outcome::Woken | Outcome::Changed => {}
             Outcome::TimedOut => return Err(libc::ETIMEDOUT),
             Outcome::Interrupted => {

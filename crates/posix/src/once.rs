@@ -7,7 +7,7 @@
 
 use crate::cancel;
 use crate::real::real;
-use crate::wait::{self, Attend, Limit, Outcome};
+use crate::wait::{self, Attend, For, Limit, Outcome};
 use heddle_core::Ns;
 use heddle_rt::raw::Caller;
 use heddle_sys::clock;
@@ -71,7 +71,8 @@ fn await_end(state: &AtomicI32) {
         }
         let deadline = Some(clock::now() + LOOK_AFTER);
         let limit = Limit { deadline, attend: Attend::Signals };
-        if wait::wait(state.as_ptr() as usize, u32::MAX, limit, is_running) == Outcome::Interrupted
+        if wait::wait(state.as_ptr() as usize, u32::MAX, For::Event, limit, is_running)
+            == Outcome::Interrupted
         {
             let _ = cancel::attend(Attend::Signals);
         }

@@ -22,7 +22,7 @@ use crate::cancel;
 use crate::clock;
 use crate::mutex::{failed_to_take, own_tid};
 use crate::real::real;
-use crate::wait::{self, Attend, Limit, Outcome};
+use crate::wait::{self, Attend, For, Limit, Outcome};
 use libc::{clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -186,7 +186,7 @@ impl RwLock {
                 Err(error) => break error,
             }
             let is_blocked = || mode.is_blocked(self.kind, self.state.load(Ordering::SeqCst));
-            match wait::wait(mode.key(self.address()), u32::MAX, limit, is_blocked) {
+            match wait::wait(mode.key(self.address()), u32::MAX, For::Lock, limit, is_blocked) {
                 Outcome::Woken | Outcome::Changed => {}
                 Outcome::TimedOut => break libc::ETIMEDOUT,
                 Outcome::Interrupted => {

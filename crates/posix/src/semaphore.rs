@@ -9,7 +9,7 @@ use crate::clock;
 use crate::errno;
 use crate::mutex::failed_to_take;
 use crate::real::real;
-use crate::wait::{self, Attend, Limit, Outcome};
+use crate::wait::{self, Attend, For, Limit, Outcome};
 use heddle_core::Ns;
 use libc::{clockid_t, sem_t, timespec};
 use std::ffi::{c_int, c_uint};
@@ -79,7 +79,7 @@ impl Semaphore {
                 return Ok(());
             }
             let is_empty = || value(self.state.load(Ordering::SeqCst)) == 0;
-            match wait::wait(self.key(), u32::MAX, limit, is_empty) {
+            match wait::wait(self.key(), u32::MAX, For::Event, limit, is_empty) {
                 Outcome::Woken | Outcome::Changed => {}
                 Outcome::TimedOut => {
                     self.state.fetch_sub(WAITER, Ordering::SeqCst);

@@ -1,6 +1,6 @@
 //! Waiting for an address, and waking who waits: one queue for everything that threads wait for.
 
-pub(crate) use heddle_rt::raw::lot::{Outcome, requeue, wake};
+pub(crate) use heddle_rt::raw::lot::{For, Outcome, requeue, wake};
 
 use crate::report;
 use crate::sys::syscall;
@@ -57,11 +57,12 @@ impl Limit {
 pub(crate) fn wait(
     key: usize,
     bits: u32,
+    what: For,
     limit: Limit,
     condition: impl FnOnce() -> bool,
 ) -> Outcome {
     match Caller::here() {
-        Caller::Task => wait_as_task(key, bits, limit, condition).0,
+        Caller::Task => wait_as_task(key, bits, what, limit, condition).0,
         _ => wait_as_thread(key, bits, limit, condition).0,
     }
 }
@@ -73,7 +74,7 @@ pub(crate) fn wait_requeued(
     condition: impl FnOnce() -> bool,
 ) -> (Outcome, usize) {
     match Caller::here() {
-        Caller::Task => wait_as_task(key, u32::MAX, limit, condition),
+        Caller::Task => wait_as_task(key, u32::MAX, For::Event, limit, condition),
         _ => wait_as_thread(key, u32::MAX, limit, condition),
     }
 }
@@ -82,13 +83,14 @@ pub(crate) fn wait_requeued(
 fn wait_as_task(
     key: usize,
     bits: u32,
+    what: For,
     limit: Limit,
     condition: impl FnOnce() -> bool,
 ) -> (Outcome, usize) {
     let task = RawTask::current().expect("the caller is a task");
     let thread = Thread::of(task);
     let is_asked = || thread.is_some_and(|thread| thread.must_attend(limit.attend));
-    let result = lot::wait_as_task(key, bits, limit.deadline, is_asked, condition);
+    let result = lot::wait_as_task(key, bits, what, limit.deadline, is_asked, condition);
     if result.0 != Outcome::Changed {
         report::after_wait(task);
     }

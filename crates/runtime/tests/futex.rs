@@ -503,3 +503,37 @@ fn a_forked_child_has_the_waiters_too() {
     };
     alone("a_forked_child_has_the_waiters_too", body, assert_success);
 }
+
+/// New tasks come before preempted ones, and there is always one: none that comes to wait for the lock would let its
+/// holder run.
+#[test]
+fn who_waits_for_a_lock_lends_its_cpu_to_the_holder() {
+    const MOST: usize = 20_000;
+    fn flood(lock: Arc<Mutex<bool>>, count: Arc<AtomicUsize>) {
+        spawn(move || {
+            if count.fetch_add(1, Ordering::SeqCst) < MOST {
+                flood(lock.clone(), count.clone());
+            }
+            if *lock.lock().unwrap() {
+                count.fetch_max(MOST, Ordering::SeqCst);
+            }
+        });
+    }
+    let test = "who_waits_for_a_lock_lends_its_cpu_to_the_holder";
+    let body = || {
+        runtime("two-queue:quantum=100us,patience=4000000000").run(|| {
+            let (lock, count) = (Arc::new(Mutex::new(false)), Arc::new(AtomicUsize::new(0)));
+            let mut held = lock.lock().unwrap();
+            flood(lock.clone(), count.clone());
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(5) || count.load(Ordering::SeqCst) == 0 {
+                std::hint::spin_loop();
+            }
+            let came = count.load(Ordering::SeqCst);
+            *held = true;
+            drop(held);
+            assert!((1..MOST).contains(&came), "{came} tasks came to wait");
+        });
+    };
+    alone(test, body, assert_success);
+}

@@ -57,10 +57,11 @@ impl Rules for Linked {
     fn wait(
         key: usize,
         bits: u32,
+        what: lot::For,
         deadline: Option<Ns>,
         is_expected: impl Fn() -> bool,
     ) -> Result<(), c_int> {
-        match lot::wait_as_task(key, bits, deadline, || false, is_expected).0 {
+        match lot::wait_as_task(key, bits, what, deadline, || false, is_expected).0 {
             lot::Outcome::Woken => Ok(()),
             lot::Outcome::Changed => Err(libc::EAGAIN),
             lot::Outcome::TimedOut => Err(libc::ETIMEDOUT),

@@ -94,6 +94,16 @@ pub enum Outcome {
     Interrupted,
 }
 
+/// What a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// A lock: while it waits, it lends its CPU to a task that was preempted lately and may hold the lock. Otherwise that
+    /// waits behind whatever the policy prefers, all of which may come to wait for the lock, too.
+    Lock,
+    /// Anything else.
+    Event,
+}
+
 /// Parks the calling task until it is woken at `key`, if `condition` holds once every waker would find it; no longer
 /// than until `deadline`, on the runtime's clock, and not if `is_asked` to stop. `condition` only loads and stores, and
 /// `bits` are those of [`LotNode::new`]. Returns how it ended, and the address at which it was woken: another than
@@ -105,12 +115,14 @@ pub enum Outcome {
 pub fn wait_as_task(
     key: usize,
     bits: u32,
+    what: For,
     deadline: Option<Ns>,
     is_asked: impl Fn() -> bool,
     condition: impl FnOnce() -> bool,
 ) -> (Outcome, usize) {
     let task = Task::current().expect("the caller is a task");
     let node = LotNode::new(Waiter(Kind::Task(TaskRef::new(task))), bits);
+    let is_first = !LOT.has_waiters(key);
     {
         let _section = Section::new();
         // SAFETY: the node stays until it is woken or withdrawn, below.
@@ -133,6 +145,7 @@ pub fn wait_as_task(
             break give_up(Outcome::TimedOut);
         }
         match deadline {
+            None if what == For::Lock => waiter::park_for_lock(is_first),
             None => waiter::park(),
             Some(at) => waiter::park_until(at),
         }

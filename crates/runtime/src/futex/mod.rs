@@ -52,6 +52,7 @@ pub trait Rules {
     fn wait(
         key: usize,
         bits: u32,
+        what: lot::For,
         deadline: Option<Ns>,
         is_expected: impl Fn() -> bool,
     ) -> Result<(), c_int>;
@@ -98,6 +99,10 @@ impl Op {
         (command | self.0 & libc::FUTEX_PRIVATE_FLAG) as usize
     }
 }
+
+/// What the word of a lock is while others wait for it, in the standard library of Rust and most others (Drepper,
+/// "Futexes are tricky", section 6). Whatever else waits for such a value is taken for a lock, which does no harm.
+const CONTENDED: u32 = 2;
 
 /// The arguments of a call after the operation.
 #[derive(Clone, Copy)]
@@ -199,7 +204,8 @@ unsafe fn wait_for<R: Rules>(op: Op, args: Args, bits: u32, raw: [usize; 6]) -> 
         // SAFETY: the caller's contract.
         return R::blocking(|| unsafe { in_kernel(raw) });
     }
-    match R::wait(args.word, bits, until, is_expected) {
+    let what = if args.value == CONTENDED { lot::For::Lock } else { lot::For::Event };
+    match R::wait(args.word, bits, what, until, is_expected) {
         Ok(()) => 0,
         Err(number) => error(number),
     }

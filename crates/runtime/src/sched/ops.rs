@@ -10,12 +10,12 @@ use crate::pool::{self, CARRIER_CLASS};
 use crate::slab;
 use crate::take_over;
 use crate::task::{
-    EntityRef, HeaderRef, Liveness, Next, PollEnd, Run, Scheduler, Task, TaskRef, Upkeep,
+    Entity, EntityRef, HeaderRef, Liveness, Next, PollEnd, Run, Scheduler, Task, TaskRef, Upkeep,
 };
 use crate::timers::Timer;
 use crate::worker::{After, Worker};
 use heddle_arch::PreemptCount;
-use heddle_core::{Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs};
+use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs};
 use heddle_sys::thread::Blocked;
 use std::any::Any;
 use std::io;
@@ -100,32 +100,18 @@ impl<P: Policy> Scheduler for Shared<P> {
         Some(self.give_way(domain, worker, next, After::Unlock))
     }
 
+    #[inline]
     fn park(&'static self, task: &'static Task) -> Option<Next> {
-        // SAFETY: the caller is a task with preemption off.
-        let worker = unsafe { Worker::current() };
-        let domain = self.domain_of(worker.cpu());
-        domain.lock();
-        // Must precede the announcement: after it, a waker may write these.
-        let entity = task.entity();
-        entity.get().set_run(Run::Absent);
-        entity.get().home.store(domain.index, Ordering::Relaxed);
-        if !task.wake.begin_park() {
-            entity.get().set_run(Run::Running);
-            task.wake.finish_park();
-            domain.unlock();
-            return None;
-        }
-        self.locked(domain, worker.cpu(), &domain.rng).block(entity.get().id());
-        let next = self.pick_directly(domain, worker);
-        if next == Some(entity) {
-            // The task was woken meanwhile and is chosen to run.
-            self.begin_turn(worker);
-            task.wake.finish_park();
-            domain.unlock();
-            return None;
-        }
-        self.free_others(domain);
-        Some(self.give_way(domain, worker, next, After::Park(TaskRef::new(task))))
+        self.park_and(task, |domain, worker| self.pick_directly(domain, worker))
+    }
+
+    fn park_for_lock(&'static self, task: &'static Task, first: bool) -> Option<Next> {
+        // A lock's holder may run on another CPU, and be done soon; if several wait, it has probably lost its CPU.
+        let lends = !first || self.core.cpus.len() == 1;
+        self.park_and(task, |domain, worker| {
+            let lent = if lends { self.lend(domain, worker) } else { None };
+            lent.or_else(|| self.pick_directly(domain, worker))
+        })
     }
 
     unsafe fn set_timer(&self, timer: &Timer<TaskRef>) {
@@ -146,7 +132,10 @@ impl<P: Policy> Scheduler for Shared<P> {
         worker.stats.preemptions.add(1);
         let domain = self.domain_of(worker.cpu());
         domain.lock();
-        self.enqueue(domain, worker.cpu(), task.entity().get(), Enqueue::Preempted);
+        let entity = task.entity();
+        self.enqueue(domain, worker.cpu(), entity.get(), Enqueue::Preempted);
+        // SAFETY: the lock is held.
+        unsafe { domain.preempted() }.push(entity);
         self.free_others(domain);
         // Through the loop: new input comes before preempted work (Aspen, section 3.2).
         if worker.looks_at_inputs() {
@@ -349,6 +338,64 @@ impl<P: Policy> Scheduler for Shared<P> {
 }
 
 impl<P: Policy> Shared<P> {
+    /// Parks the calling task; what runs next is that which `pick` returns.
+    #[inline(always)]
+    fn park_and(
+        &'static self,
+        task: &'static Task,
+        pick: impl FnOnce(&Domain<P>, &Worker) -> Option<EntityRef>,
+    ) -> Option<Next> {
+        // SAFETY: the caller is a task with preemption off.
+        let worker = unsafe { Worker::current() };
+        let domain = self.domain_of(worker.cpu());
+        domain.lock();
+        // Must precede the announcement: after it, a waker may write these.
+        let entity = task.entity();
+        entity.get().set_run(Run::Absent);
+        entity.get().home.store(domain.index, Ordering::Relaxed);
+        if !task.wake.begin_park() {
+            entity.get().set_run(Run::Running);
+            task.wake.finish_park();
+            domain.unlock();
+            return None;
+        }
+        self.locked(domain, worker.cpu(), &domain.rng).block(entity.get().id());
+        let next = pick(domain, worker);
+        if next == Some(entity) {
+            // The task was woken meanwhile and is chosen to run.
+            self.begin_turn(worker);
+            task.wake.finish_park();
+            domain.unlock();
+            return None;
+        }
+        self.free_others(domain);
+        Some(self.give_way(domain, worker, next, After::Park(TaskRef::new(task))))
+    }
+
+    /// Takes a task that was preempted lately out of the queue, for a task that waits for a lock and lends it the CPU.
+    /// The lock of `domain`, the worker's, is held.
+    fn lend(&self, domain: &Domain<P>, worker: &Worker) -> Option<EntityRef> {
+        if self.core.settings.has_dispatcher || !worker.is_attached() {
+            return None;
+        }
+        let waits_here = |task: &Entity| {
+            task.belongs_to(self.core.liveness())
+                && task.run() == Run::Queued
+                && task.home.load(Ordering::Relaxed) == domain.index
+        };
+        // SAFETY: the lock is held.
+        let preempted = unsafe { domain.preempted() };
+        loop {
+            let task = preempted.pop()?;
+            if !waits_here(task.get()) {
+                continue;
+            }
+            let cpu = worker.cpu();
+            let removed = self.locked(domain, cpu, &domain.rng).remove(task.get().id())?;
+            return Some(removed.commit(&self.call(domain), CpuId(cpu as u16)));
+        }
+    }
+
     /// Puts `future`, whose poll has returned no value, where it belongs: into the queue if it was woken meanwhile. The
     /// lock of `domain`, the worker's, is held.
     #[inline(always)]

@@ -76,6 +76,13 @@ pub(crate) fn park() {
     }
 }
 
+/// Like [`park`], for a task that waits for a lock, as the `first` for this one or not.
+pub(crate) fn park_for_lock(first: bool) {
+    let task = Task::current().expect("the caller is a task");
+    let _guard = NoPreempt::new();
+    leave_for(task, task.sched().park_for_lock(task, first));
+}
+
 /// Like [`park`], but no later than `deadline`.
 pub(crate) fn park_until(deadline: Ns) {
     let Some(task) = Task::current() else {

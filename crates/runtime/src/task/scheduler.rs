@@ -65,6 +65,9 @@ pub(crate) trait Scheduler: Owned {
     fn yield_now(&'static self, task: &'static Task) -> Option<Next>;
     /// Parks the calling task until it is woken; `None` if it was woken already.
     fn park(&'static self, task: &'static Task) -> Option<Next>;
+    /// [`Scheduler::park`] for a task that waits for a lock, as the `first` for this one or not: the next task may be
+    /// one that was preempted lately and may hold it.
+    fn park_for_lock(&'static self, task: &'static Task, first: bool) -> Option<Next>;
     /// Sets a timer of the calling task on its CPU.
     ///
     /// # Safety
