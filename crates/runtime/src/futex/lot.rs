@@ -97,8 +97,8 @@ pub enum Outcome {
 /// What a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
-    /// A lock: while it waits, it lends its CPU to a task that was preempted lately and may hold the lock. Otherwise that
-    /// waits behind whatever the policy prefers, all of which may come to wait for the lock, too.
+    /// A lock: while it waits, it lends its CPU to a task that was preempted lately and may hold the lock. Otherwise
+    /// that waits behind whatever the policy prefers, all of which may come to wait for the lock, too.
     Lock,
     /// Anything else.
     Event,
