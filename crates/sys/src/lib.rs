@@ -22,6 +22,7 @@ pub mod signal;
 pub mod signalfd;
 pub mod socket;
 pub mod stat;
+pub mod syscall;
 pub mod thread;
 pub mod timer;
 pub mod topology;

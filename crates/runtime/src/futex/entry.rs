@@ -4,8 +4,9 @@
 
 use super::linked::Linked;
 use super::{FUTEX2_REQUEUE, FUTEX2_WAITV, futex, futex2};
+use heddle_sys::syscall::call;
 use libc::c_long;
-use std::arch::{asm, naked_asm};
+use std::arch::naked_asm;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -31,33 +32,6 @@ pub fn hook_syscall((start, size): (usize, usize), dispatch: Dispatch) {
     OWN.start.store(start, Ordering::Relaxed);
     OWN.size.store(size, Ordering::Relaxed);
     DISPATCH.store(dispatch as *mut (), Ordering::Release);
-}
-
-/// Makes system call `number` by the instruction itself. Returns what the kernel returns: a negated error number if it
-/// failed.
-///
-/// # Safety
-/// The call's own contract.
-#[inline]
-pub unsafe fn call(number: c_long, args: [usize; 6]) -> isize {
-    let result: isize;
-    // SAFETY: by the caller's promise; the kernel preserves every register but these.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
 }
 
 /// Converts a system call's result to a C function's: -1 with `errno` set if it is an error.

@@ -13,7 +13,8 @@ mod linked;
 pub mod lot;
 mod time;
 
-pub use entry::{Dispatch, call, hook_syscall, of_kernel};
+pub use entry::{Dispatch, hook_syscall, of_kernel};
+pub use heddle_sys::syscall::call;
 pub(crate) use linked::prepare;
 pub use time::{deadline, span};
 

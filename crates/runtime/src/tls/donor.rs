@@ -6,6 +6,7 @@
 //! its FS.
 
 use super::Area;
+use heddle_sys::syscall::call;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{io, ptr};
@@ -52,40 +53,23 @@ extern "C" fn donate(info: *mut c_void) -> *mut c_void {
     heddle_sys::signal::block_all();
     unregister_rseq();
     let marker = 0u8;
+    let given;
     {
         // SAFETY: `furnish` keeps the info until `given` is set.
         let info = unsafe { &mut *info.cast::<DonorInfo>() };
         info.fs = heddle_arch::fs_base();
         info.stack_pointer = &raw const marker as usize;
-        let given = info.given.as_ptr();
+        given = info.given.as_ptr() as usize;
         info.given.store(1, Ordering::Release);
-        // From here on tasks use this thread's storage: only raw system calls may run.
-        raw_call(libc::SYS_futex, [given as usize, libc::FUTEX_WAKE as usize | PRIVATE, 1]);
     }
-    loop {
-        raw_call(libc::SYS_pause, [0; 3]);
-    }
-}
-
-/// For futexes of one process.
-const PRIVATE: usize = libc::FUTEX_PRIVATE_FLAG as usize;
-
-/// A system call that touches no thread-local variable: not errno, which the C library's wrapper sets, and not what
-/// tells this crate's own `syscall` whether it runs in a task.
-#[inline(always)]
-fn raw_call(number: libc::c_long, [a, b, c]: [usize; 3]) {
-    // SAFETY: callers wake a futex, whose word is only an address to the kernel, or sleep.
+    // From here on tasks use this thread's storage, and these calls touch no thread-local variable.
+    let wake = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
+    // SAFETY: the address is only a key; the other call sleeps.
     unsafe {
-        std::arch::asm!(
-            "syscall",
-            inlateout("rax") number => _,
-            in("rdi") a,
-            in("rsi") b,
-            in("rdx") c,
-            out("rcx") _,
-            out("r11") _,
-            options(nostack)
-        );
+        call(libc::SYS_futex, [given, wake, 1, 0, 0, 0]);
+        loop {
+            call(libc::SYS_pause, [0; 6]);
+        }
     }
 }
 
