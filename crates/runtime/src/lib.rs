@@ -97,6 +97,7 @@ pub mod net;
 mod poller;
 mod pool;
 mod preempt;
+mod preempted;
 mod probe;
 pub mod process;
 #[doc(hidden)]

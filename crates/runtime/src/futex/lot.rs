@@ -122,7 +122,7 @@ pub fn wait_as_task(
 ) -> (Outcome, usize) {
     let task = Task::current().expect("the caller is a task");
     let node = LotNode::new(Waiter(Kind::Task(TaskRef::new(task))), bits);
-    let is_first = !LOT.has_waiters(key);
+    let is_first = what == For::Lock && !LOT.has_waiters(key);
     {
         let _section = Section::new();
         // SAFETY: the node stays until it is woken or withdrawn, below.
