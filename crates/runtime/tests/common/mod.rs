@@ -1,6 +1,7 @@
 //! What the tests share.
 #![allow(dead_code, missing_docs)]
 
+pub mod futures;
 pub mod storm;
 
 use heddle_policies::Info;
