@@ -17,6 +17,7 @@ const FOUNDATIONS: &[&str] = &[
     "heddle-sync",
     "heddle-bpf",
     "heddle-steer-abi",
+    "heddle-share",
 ];
 /// The four layers.
 const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];
@@ -24,7 +25,15 @@ const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-
 const SERVER: &[&str] = &["heddle-proto", "heddle-store", "heddle-load", "heddle-server"];
 /// What programs depend on.
 const LIBRARIES: &[&str] =
-    &["heddle", "heddle-netns", "heddle-metrics", "heddle-probes", "heddle-bench", "heddle-sim"];
+    &[
+    "heddle",
+    "heddle-broker",
+    "heddle-netns",
+    "heddle-metrics",
+    "heddle-probes",
+    "heddle-bench",
+    "heddle-sim",
+];
 
 /// Each package and the groups of packages that it may depend on.
 const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
@@ -35,6 +44,8 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-sync", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-bpf", &[&["heddle-sys"]]),
     ("heddle-steer-abi", &[]),
+    ("heddle-share", &[&["heddle-core", "heddle-sys"]]),
+    ("heddle-broker", &[&["heddle-core", "heddle-policies", "heddle-share", "heddle-sys"]]),
     ("heddle-metrics", &[&["heddle-core"]]),
     ("heddle-netns", &[]),
     ("heddle-probes", &[]),
@@ -53,7 +64,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-store", &[&["heddle", "heddle-core", "heddle-proto"]]),
     ("heddle-load", &[&["heddle-core", "heddle-metrics", "heddle-proto", "heddle-sys"]]),
     ("heddle-server", &[&["heddle", "heddle-core", "heddle-proto", "heddle-store"]]),
-    ("heddle-bench", &[&["heddle", "heddle-metrics", "heddle-netns"], SERVER, LAYERS, FOUNDATIONS]),
+    ("heddle-bench", &[&["heddle", "heddle-broker", "heddle-metrics", "heddle-netns"], SERVER, LAYERS, FOUNDATIONS]),
     ("heddled", &[LIBRARIES, LAYERS, FOUNDATIONS]),
     ("heddle-cli", &[LIBRARIES, SERVER, LAYERS, FOUNDATIONS]),
     ("heddle-test-support", &[]),

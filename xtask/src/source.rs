@@ -11,6 +11,7 @@ const UNSAFE_ROOMS: &[&str] = &[
     "crates/sync",
     "crates/bpf",
     "crates/steer-abi",
+    "crates/share",
     "crates/runtime",
     "crates/posix",
     "crates/capi",

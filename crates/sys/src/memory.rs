@@ -121,3 +121,108 @@ pub fn hwcap2() -> u64 {
     // SAFETY: reads the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_HWCAP2) }
 }
+
+/// Memory shared with other processes, at an address that stays valid for the rest of the process, whatever is mapped
+/// there. Children of a fork do not get it: they must not touch it.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedMemory {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: an address and a length; what lies there is read and written by atomics only, which is the user's promise.
+unsafe impl Send for SharedMemory {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// Reserves `len` bytes, which read as zero until [`SharedMemory::map`].
+    ///
+    /// # Errors
+    /// The system's: out of address space.
+    pub fn reserve(len: usize) -> io::Result<SharedMemory> {
+        let len = len.next_multiple_of(PAGE);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh anonymous mapping touches nothing that exists.
+        let base =
+            unsafe { libc::mmap(core::ptr::null_mut(), len, libc::PROT_READ, flags, -1, 0) };
+        match base {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            base => Ok(SharedMemory { base: base.cast(), len }),
+        }
+    }
+
+    /// Maps `file` there, in place of what was there before, at once. The file is sealed against shrinking, or nobody
+    /// who might shrink it can: a thread that reads beyond its end is killed.
+    ///
+    /// # Errors
+    /// The system's; `PermissionDenied` if it is to be `writable` and is open for reading only.
+    pub fn map(&self, file: impl std::os::fd::AsFd, writable: bool) -> io::Result<()> {
+        let prot = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
+        let (fd, flags) = (file.as_fd().as_raw_fd(), libc::MAP_SHARED | libc::MAP_FIXED);
+        // SAFETY: the range is ours, from `reserve`, and holds nothing but what its users promise to survive.
+        let base = unsafe { libc::mmap(self.base.cast(), self.len, prot, flags, fd, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the range was just mapped.
+        unsafe { libc::madvise(base, self.len, libc::MADV_DONTFORK) };
+        Ok(())
+    }
+
+    /// Returns the memory to the system.
+    ///
+    /// # Safety
+    /// Nothing refers to it, in any copy of this value.
+    pub unsafe fn unmap(self) {
+        // SAFETY: the range is ours, from `reserve`, and no longer used.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+
+    /// Returns the address, of a page.
+    #[must_use]
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+}
+
+/// Returns the new file of `len` zeroed bytes that lives in memory only. Its size is sealed; only its owner may open it
+/// again.
+///
+/// # Errors
+/// The system's.
+pub fn sealed_file(name: &core::ffi::CStr, len: usize) -> io::Result<std::os::fd::OwnedFd> {
+    use std::os::fd::{FromRawFd as _, OwnedFd};
+    let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) };
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: calls on numbers, a string, and a descriptor that was just made.
+    unsafe {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        let file = OwnedFd::from_raw_fd(check(libc::memfd_create(name.as_ptr(), flags))?);
+        check(libc::ftruncate(file.as_raw_fd(), len as i64))?;
+        check(libc::fchmod(file.as_raw_fd(), 0o600))?;
+        check(libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals))?;
+        Ok(file)
+    }
+}
+
+/// Opens the same file again, for reading only.
+///
+/// # Errors
+/// The system's: /proc is not mounted, or the file is another user's.
+pub fn reopen_for_reading(file: impl std::os::fd::AsFd) -> io::Result<std::os::fd::OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    std::fs::File::open(path).map(Into::into)
+}
+
+/// Makes the descriptor `number` stand for what `fd` stands for, at once: it is never closed in between.
+///
+/// # Errors
+/// The system's.
+pub fn replace_descriptor(number: std::os::fd::RawFd, fd: impl std::os::fd::AsFd) -> io::Result<()> {
+    // SAFETY: a system call on numbers.
+    match unsafe { libc::dup3(fd.as_fd().as_raw_fd(), number, libc::O_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

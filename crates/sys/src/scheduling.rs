@@ -263,6 +263,66 @@ pub fn limit_realtime(us: u64) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &limit) }.into()).map(drop)
 }
 
+/// Changes the real-time priority of the calling thread, which is real-time. About 0.5 us; allocates nothing. Returns
+/// false if the kernel refuses.
+pub fn set_own_priority(priority: u32) -> bool {
+    let args = [0, (&raw const priority) as usize, 0, 0, 0, 0];
+    // SAFETY: the structure is one integer, which the kernel reads.
+    unsafe { crate::syscall::call(libc::SYS_sched_setparam, args) == 0 }
+}
+
+/// Lets other real-time threads of the caller's priority run first, if any can.
+pub fn yield_to_equals() {
+    // SAFETY: no arguments.
+    unsafe { crate::syscall::call(libc::SYS_sched_yield, [0; 6]) };
+}
+
+/// Makes `fd`, the reading end of a pipe, send `signal` to the thread `tid` of this process when somebody writes.
+///
+/// # Errors
+/// The system's.
+pub fn signal_on_input(fd: impl std::os::fd::AsFd, tid: u32, signal: i32) -> io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+    /// `struct f_owner_ex` and `F_OWNER_TID` of fcntl(2).
+    #[repr(C)]
+    struct Owner {
+        kind: i32,
+        pid: i32,
+    }
+    const F_SETOWN_EX: i32 = 15;
+    const F_SETSIG: i32 = 10;
+    let fd = fd.as_fd().as_raw_fd();
+    let owner = Owner { kind: 0, pid: pid(tid) };
+    // SAFETY: calls on a descriptor and numbers, and a structure that the kernel reads.
+    unsafe {
+        check(libc::fcntl(fd, F_SETOWN_EX, &raw const owner).into())?;
+        check(libc::fcntl(fd, F_SETSIG, signal).into())?;
+        check(libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK | libc::O_ASYNC).into()).map(drop)
+    }
+}
+
+/// Limits how high a real-time priority another process may give its threads, and for how long one of them may run
+/// without sleeping, microseconds: at `soft` it gets SIGXCPU, at `hard` SIGKILL.
+///
+/// # Errors
+/// `EPERM` without the privilege.
+pub fn limit_realtime_of(process: u32, priority: u32, soft: u64, hard: u64) -> io::Result<()> {
+    let limits = [
+        (libc::RLIMIT_RTTIME, libc::rlimit { rlim_cur: soft, rlim_max: hard }),
+        (
+            libc::RLIMIT_RTPRIO,
+            libc::rlimit { rlim_cur: priority.into(), rlim_max: priority.into() },
+        ),
+    ];
+    for (resource, limit) in limits {
+        // SAFETY: a valid structure, which the kernel reads.
+        let result =
+            unsafe { libc::prlimit(pid(process), resource, &limit, core::ptr::null_mut()) };
+        check(result.into())?;
+    }
+    Ok(())
+}
+
 /// Prevents all present and future memory of this process from being paged out.
 ///
 /// # Errors

@@ -1,0 +1,112 @@
+//! The shared memory: one part that the broker writes, and one for each application.
+//!
+//! Every member maps the broker's part and the parts of all others for reading, and its own for writing. The memory
+//! holds numbers only. A reader masks what it reads, and indexes by its own numbers.
+//!
+//! ```text
+//! broker's part:  BrokerHeader | AppEntry x 32 | turn of CPU 0, 1, ...
+//! member's part:  AppHeader | CpuSlot of CPU 0, 1, ...
+//! ```
+
+use std::mem::size_of;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Begins each part.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HEDLSHR1");
+/// The version of this layout. A member of another version is refused.
+pub const VERSION: u32 = 1;
+/// The most applications of a share: a waiter is a bit of a futex's set.
+pub const APPS: usize = 32;
+/// The most CPUs of a share: their descriptors travel in one message.
+pub const CPUS: usize = 200;
+
+/// The start of the broker's part.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct BrokerHeader {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// The real-time priority of active workers; 0 if the broker may not grant one. Those that sleep have the next
+    /// higher one, so that what wakes them is heard at once.
+    pub priority: AtomicU32,
+    /// A bit for each application that takes part.
+    pub members: AtomicU32,
+    /// How long a member with weight 1024 keeps a CPU for which others of its rank wait, nanoseconds.
+    pub slice: AtomicU64,
+}
+
+/// What the broker says of an application.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct AppEntry {
+    /// Its process.
+    pub pid: AtomicU32,
+    /// Members of a lower rank go first.
+    pub rank: AtomicU32,
+    /// Its share among those of its rank; 1024 is the usual one.
+    pub weight: AtomicU32,
+}
+
+/// The start of a member's part.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct AppHeader {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+}
+
+/// One CPU, as one member sees it. The member's worker for that CPU writes it.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct CpuSlot {
+    /// A [`State`](crate::handover::State) and a count of its changes: the word on which others sleep.
+    pub state: AtomicU32,
+    /// The application on whose word the worker sleeps; [`NOBODY`](crate::handover::NOBODY).
+    pub waits_on: AtomicU32,
+    /// When the state began, by `CLOCK_MONOTONIC`, nanoseconds.
+    pub since: AtomicU64,
+    /// The worker's kernel thread.
+    pub tid: AtomicU32,
+    /// Times that the CPU came from another application.
+    pub switches: AtomicU64,
+    /// How many of its own hand-overs broke the Single Binding Rule (Skyloft, section 3.3): the next worker ran before
+    /// this one slept.
+    pub broken: AtomicU64,
+    /// Requests to others to make way, and to this one.
+    pub asked: AtomicU64,
+    /// Times that it made way while it had work.
+    pub made_way: AtomicU64,
+    /// Times that it took the CPU from an active member whose thread slept in the kernel.
+    pub stood_in: AtomicU64,
+    /// Nanoseconds for which it was active, up to `since`.
+    pub active_ns: AtomicU64,
+    /// Nanoseconds for which it wanted the CPU and waited, up to `since`, and the longest such wait.
+    pub waited_ns: AtomicU64,
+    /// See `waited_ns`.
+    pub longest_wait_ns: AtomicU64,
+}
+
+/// Bytes of a page of memory.
+const PAGE: usize = 4096;
+
+/// Returns the bytes of the broker's part for so many CPUs.
+#[must_use]
+pub const fn broker_size(cpus: usize) -> usize {
+    (turns_at() + cpus * size_of::<AtomicU32>()).next_multiple_of(PAGE)
+}
+
+/// Returns where in the broker's part the turns begin.
+#[must_use]
+pub const fn turns_at() -> usize {
+    size_of::<BrokerHeader>() + APPS * size_of::<AppEntry>()
+}
+
+/// Returns the bytes of a member's part for so many CPUs.
+#[must_use]
+pub const fn app_size(cpus: usize) -> usize {
+    (size_of::<AppHeader>() + cpus * size_of::<CpuSlot>()).next_multiple_of(PAGE)
+}
