@@ -12,7 +12,7 @@
 //! | set | a time stamp to come | put off, rung; off: the worker rests, blocks or has lost its CPU |
 //! | late | set, and `is_late` | brought forward, to the end of the quantum, by a thread that enqueues for this CPU |
 //! | rung | a time stamp that is past | set: by the look that it leads to, or by the next turn; off: nothing waits |
-//! | none | [`NONE`] | nothing: no quantum, or no timer to be had |
+//! | none | [`NONE`], [`ONLY_RETRIES`] | nothing: no quantum, or no timer to be had |
 //!
 //! # The quantum is kept
 //!
@@ -67,6 +67,9 @@ const OFF: u64 = u64::MAX;
 
 /// There is no timer. Later than any time stamp, as [`OFF`] is.
 const NONE: u64 = u64::MAX - 1;
+
+/// There is one, but only to interrupt again a task that was found in the C library: the policy has no quantum.
+const ONLY_RETRIES: u64 = u64::MAX - 2;
 
 /// The pause before a task found in the C library is first interrupted again.
 const FIRST_RETRY: Ns = Ns::from_us(20);
@@ -152,14 +155,22 @@ impl Alarm {
         }
     }
 
+    /// Creates the timer, for the calling thread, under a policy without a quantum: other programs' workers interrupt
+    /// it.
+    pub(crate) fn install_for_retries(&self, signal: i32) {
+        if let Ok(timer) = ThreadTimer::new(signal) {
+            self.timer.store(timer.number(), Ordering::Relaxed);
+            self.rings_at.store(ONLY_RETRIES, Ordering::Release);
+        }
+    }
+
     /// Deletes it when its thread ends.
     pub(crate) fn remove(&self) {
         if let Some(timer) = self.recall_timer() {
             self.recall.store(NO_TIMER, Ordering::Release);
             timer.delete();
         }
-        if self.exists() {
-            self.rings_at.store(NONE, Ordering::Release);
+        if self.rings_at.swap(NONE, Ordering::AcqRel) != NONE {
             self.timer().delete();
         }
     }
@@ -209,7 +220,7 @@ impl Alarm {
     /// Returns whether there is a timer.
     #[inline]
     pub(crate) fn exists(&self) -> bool {
-        self.rings_at.load(Ordering::Relaxed) != NONE
+        !matches!(self.rings_at.load(Ordering::Relaxed), NONE | ONLY_RETRIES)
     }
 
     /// A turn begins at the time stamp `now`. `waits` says whether anything else wants the CPU; `late`, which calls
@@ -326,7 +337,7 @@ impl Alarm {
     /// Turns it off. For its worker while it runs no preemptible task, and for the thread that takes the worker's CPU.
     pub(crate) fn off(&self) {
         let rings_at = self.rings_at.load(Ordering::Relaxed);
-        if matches!(rings_at, OFF | NONE) {
+        if matches!(rings_at, OFF | NONE | ONLY_RETRIES) {
             return;
         }
         if rings_at > clock::ticks() {
@@ -396,7 +407,11 @@ impl Alarm {
         let retries = self.retries.load(Ordering::Relaxed);
         if retries < RETRIES {
             self.retries.store(retries + 1, Ordering::Relaxed);
-            self.set_after(FIRST_RETRY * (1 << retries));
+            let pause = FIRST_RETRY * (1 << retries);
+            match self.rings_at.load(Ordering::Relaxed) {
+                ONLY_RETRIES => self.timer().set(pause),
+                _ => self.set_after(pause),
+            }
         }
     }
 
@@ -414,7 +429,7 @@ impl Alarm {
     #[cfg(virtual_time)]
     pub(crate) fn rings_at(&self) -> Ns {
         match self.rings_at.load(Ordering::Relaxed) {
-            OFF | NONE => Ns::MAX,
+            OFF | NONE | ONLY_RETRIES => Ns::MAX,
             at => Ns(at),
         }
     }

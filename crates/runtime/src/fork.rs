@@ -5,6 +5,7 @@
 
 use crate::interpose;
 use crate::preempt::NoPreempt;
+use crate::share;
 use crate::sync::thread_parker;
 use crate::task::Task;
 use crate::tls;
@@ -62,6 +63,7 @@ pub unsafe fn in_child() {
         *global = None;
         drop((global, pool, slab, parkers, signals));
     }
+    share::forget_in_child();
     interpose::lead(0);
     if Task::current().is_none() {
         return;

@@ -106,6 +106,7 @@ mod report;
 mod run;
 mod runtime;
 mod sched;
+mod share;
 mod scope;
 pub mod signal;
 mod slab;

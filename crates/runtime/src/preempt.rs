@@ -317,6 +317,9 @@ fn answer(task: &'static Task, is_early: impl FnOnce(&Worker) -> bool) -> Option
     if is_asked() || !worker.is_attached() {
         return task.sched().answer_request(task);
     }
+    if task.sched().is_cpu_wanted(worker.cpu()) {
+        return task.sched().answer_request(task);
+    }
     if is_early(worker) {
         return None;
     }

@@ -339,6 +339,10 @@ pub fn interrupt_again() {
     }
 }
 
+/// The code (`si_code`) of [`PREEMPT_SIGNAL`] from another program that shares the CPU, by a pipe: `POLL_IN`. No
+/// program's own SIGURG has it, except one that a descriptor sends by `F_SETSIG`.
+pub const ASKED: i32 = 1;
+
 /// Returns whether the calling thread is a worker, in a task or between two. For signal handlers.
 pub fn is_worker() -> bool {
     Worker::is_here()

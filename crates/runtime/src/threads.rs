@@ -11,6 +11,7 @@ use crate::kernel_thread::{self, Name};
 use crate::preempt;
 use crate::worker::{Owner, Remote, Worker};
 use heddle_core::{Model, Ns};
+use heddle_share::Thread;
 use heddle_sys::futex;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -42,14 +43,26 @@ pub(crate) fn start_worker(engine: &'static dyn Engine, cpu: usize) -> io::Resul
 /// Runs a worker's life: it serves a CPU until it is detached, then waits for another.
 fn run(engine: &'static dyn Engine, owner: Owner) {
     let core = engine.core();
-    let worker = owner.enter(core.settings.quantum, core.settings.mechanism.grace());
+    let share = core.settings.share.as_ref();
+    let (quantum, grace) = (core.settings.quantum, core.settings.mechanism.grace());
+    let worker = owner.enter(quantum, grace, share.is_some());
     // The ticker starts spares.
     core.promptness.adopt();
     preempt::prepare_worker();
     // Even if the runtime is stopping already: tasks may be queued for it.
     loop {
         worker.pin(core.settings.topology[worker.cpu()].os_id);
+        if let Some(share) = share {
+            share.member().adopt_thread(Thread::Worker(worker.cpu()));
+            share.member().enter(worker.cpu());
+        }
         engine.serve(worker);
+        if let Some(share) = share {
+            match worker.is_attached() {
+                true => share.member().leave(worker.cpu()),
+                false => share.release(worker),
+            }
+        }
         // It may have left a task in the queue on its way out, and the worker that serves the CPU now may be asleep.
         let placed = Placed { cpu: worker.cpu(), local: false };
         core.unpark_for(placed, Model::PerCpu, true);
@@ -63,6 +76,9 @@ fn run(engine: &'static dyn Engine, owner: Owner) {
 /// Puts another worker in charge of the CPU of `worker`, which has been detached.
 pub(crate) fn hand_over(engine: &'static dyn Engine, worker: &'static Remote) {
     let (core, cpu) = (engine.core(), worker.cpu());
+    if let Some(share) = &core.settings.share {
+        share.release(worker);
+    }
     let spare = core.servers.spares().pop();
     match spare {
         Some(spare) => attach(core, cpu, spare),
@@ -82,6 +98,9 @@ pub(crate) fn hand_over_to_spare(engine: &'static dyn Engine, worker: &'static R
     let Some(spare) = spare else { return false };
     if worker.attached.swap(false, Ordering::AcqRel) {
         worker.alarm.off();
+        if let Some(share) = &core.settings.share {
+            share.release(worker);
+        }
         attach(core, worker.cpu(), spare);
     } else {
         // The ticker was faster.

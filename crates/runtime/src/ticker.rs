@@ -15,6 +15,7 @@ use crate::threads;
 use crate::watches::{Watch, Watches};
 use crate::worker::{self, Remote};
 use heddle_core::Ns;
+use heddle_share::{Thread, Watched};
 use heddle_sys::{clock, thread};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -42,6 +43,9 @@ fn run(engine: &'static dyn Engine) {
     thread::make_punctual();
     worker::help(engine.liveness());
     let core = engine.core();
+    if let Some(share) = &core.settings.share {
+        share.member().adopt_thread(Thread::Helper);
+    }
     let mut watches = core.watches.lock().unwrap_or_else(|e| e.into_inner());
     let (mut idle_looks, mut data, mut watch_until) = (0, false, Ns::ZERO);
     while !(core.is_stopping() && (core.is_over() || engine.is_drained())) {
@@ -51,6 +55,7 @@ fn run(engine: &'static dyn Engine) {
                 busy = true;
                 look(engine, &mut watches, cpu, worker);
             }
+            busy |= watch_share(engine, cpu);
         }
         take_inputs(engine);
         idle_looks = if busy { 0 } else { idle_looks + 1 };
@@ -63,6 +68,20 @@ fn run(engine: &'static dyn Engine) {
         }
         data = sleep(engine, clock::now() < watch_until, data);
     }
+}
+
+/// Sees to `cpu` if it is shared: interrupts its worker if that must make way. Returns whether the worker has the CPU or
+/// wants it.
+fn watch_share(engine: &'static dyn Engine, cpu: usize) -> bool {
+    let core = engine.core();
+    let Some(share) = &core.settings.share else { return false };
+    let watched = share.member().watch(cpu);
+    if watched == Watched::MakeWay
+        && let Some(worker) = core.cpus[cpu].server()
+    {
+        core.settings.mechanism.send(worker);
+    }
+    watched != Watched::Idle
 }
 
 /// Returns the worker that serves `cpu`, if it runs a task.

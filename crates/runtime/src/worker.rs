@@ -165,8 +165,8 @@ impl Owner {
     }
 
     /// Installs the block in the calling kernel thread. Its alarm serves tasks with this `quantum`, if there is one. It
-    /// leaves them `grace` to find out by themselves that a quantum is over.
-    pub(crate) fn enter(self, quantum: Option<Ns>, grace: Ns) -> &'static Worker {
+    /// leaves them `grace` to find out by themselves that a quantum is over. The runtime `shares` its CPUs or not.
+    pub(crate) fn enter(self, quantum: Option<Ns>, grace: Ns, shares: bool) -> &'static Worker {
         let worker = self.0;
         worker.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
         worker.loop_fs.set(heddle_arch::fs_base());
@@ -181,6 +181,8 @@ impl Owner {
         if let Some(quantum) = quantum {
             let (quantum, grace) = (clock::ns_to_ticks(quantum), clock::ns_to_ticks(grace));
             worker.alarm.install(alarm::SIGNAL, quantum, grace);
+        } else if shares {
+            worker.alarm.install_for_retries(alarm::SIGNAL);
         }
         worker
     }

@@ -137,6 +137,18 @@ pub fn equal(cpu: &impl Cpu) -> Option<usize> {
     others(cpu).find(|&app| State::of(cpu.word(app)) == State::Wanting && cpu.rank(app) == rank)
 }
 
+/// Returns whether there is another member that the caller is before, or equal to.
+pub fn has_peer_behind(cpu: &impl Cpu) -> bool {
+    let rank = cpu.rank(cpu.me());
+    others(cpu).any(|app| cpu.rank(app) >= rank)
+}
+
+/// Returns whether there is a member that is before the caller by its rank.
+pub fn has_better(cpu: &impl Cpu) -> bool {
+    let rank = cpu.rank(cpu.me());
+    others(cpu).any(|app| cpu.rank(app) < rank)
+}
+
 /// Returns the member that is active, if it is not the caller.
 pub fn active(cpu: &impl Cpu) -> Option<usize> {
     others(cpu).find(|&app| State::of(cpu.word(app)) == State::Active)
@@ -237,7 +249,8 @@ fn key(cpu: &impl Cpu, app: usize) -> (u32, bool, u64, usize) {
     (cpu.rank(app), cpu.turn() != app as u32, cpu.since(app), app)
 }
 
-fn others(cpu: &impl Cpu) -> impl Iterator<Item = usize> {
+/// Returns all members but the caller.
+pub fn others(cpu: &impl Cpu) -> impl Iterator<Item = usize> {
     let mut left = cpu.members() & !(1 << cpu.me());
     std::iter::from_fn(move || {
         let app = left.trailing_zeros();

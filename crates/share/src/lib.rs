@@ -21,4 +21,4 @@ mod member;
 mod model;
 pub mod wire;
 
-pub use member::{JoinError, Kind, Member, Thread};
+pub use member::{JoinError, Kind, Member, Thread, Watched};

@@ -83,8 +83,15 @@ const LOOK_AGAIN: Ns = Ns::from_ms(2);
 const ASK_AGAIN: Ns = Ns::from_ms(1);
 const TELL: Ns = Ns::from_ms(10);
 
-/// How long a real-time worker runs without sleeping: the kernel would end the process a while later.
+/// How long a worker computes in real time before it does so as an ordinary thread for a while.
 const REST_AFTER: Ns = Ns::from_ms(50);
+/// That while. The kernel stops all real-time threads of a CPU that have used 95 % of a second, for the rest of it; and
+/// since Linux 6.12 ordinary threads that wait get a twentieth, in one piece of 50 ms.
+const ORDINARY_FOR: Ns = Ns::from_us(2900);
+/// A sleep that is one: a timer that has expired before the thread is off its CPU lets it go on, and for the kernel it
+/// has not slept.
+const NAP: Ns = Ns::from_us(20);
+
 /// After this it is made an ordinary thread until it is next heard of.
 const DEMOTE_AFTER: Ns = Ns::from_ms(200);
 
@@ -102,8 +109,14 @@ struct Local {
     /// When it was last asked again.
     asked_at: AtomicU64,
     told_at: AtomicU64,
-    /// It must sleep for a moment.
+    /// It is to become ordinary for a while.
     rest: AtomicBool,
+    /// Since when its worker computes as an ordinary thread, and holds no CPU; 0 if it does not.
+    ordinary_since: AtomicU64,
+    /// For how long others had been active then.
+    others_then: AtomicU64,
+    /// Its worker is an ordinary thread until it is next heard of.
+    demoted: AtomicBool,
     /// The waits in a row that nothing ended.
     idle_yields: AtomicU32,
 }
@@ -140,6 +153,17 @@ pub enum Thread {
     Worker(usize),
     /// It serves the workers and never computes for long.
     Helper,
+}
+
+/// What [`Member::watch`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// The worker does not want the CPU.
+    Idle,
+    /// It has the CPU or wants it.
+    Busy,
+    /// It must be interrupted, because it is to make way or has run for long without sleeping.
+    MakeWay,
 }
 
 /// What the broker gave to a member that it admits.
@@ -226,7 +250,7 @@ impl Member {
                 let tid = thread::id();
                 self.slot(cpu).tid.store(tid, Ordering::Relaxed);
                 self.locals[cpu].raised.store(true, Ordering::Relaxed);
-                self.locals[cpu].slept_at.store(clock::now().0, Ordering::Relaxed);
+                self.has_slept(cpu);
                 // Without it the member is asked in vain, and its own ticker finds out.
                 let _ = scheduling::signal_on_input(&self.asked_by[cpu], tid, self.signal);
             }
@@ -250,55 +274,62 @@ impl Member {
             return;
         }
         let own = OwnCpu { member: self, cpu };
+        self.has_slept(cpu);
         handover::enter(&own);
         own.lower();
         self.became_active(cpu);
     }
 
-    /// The worker of `cpu`, the caller, which is active and has no work, is about to sleep. Returns whether another
-    /// member wants the CPU.
-    pub fn leave(&self, cpu: usize) -> bool {
+    /// The worker of `cpu`, the caller, which is active and has no work, is about to sleep.
+    pub fn leave(&self, cpu: usize) {
         if self.is_removed() {
-            return false;
+            return;
         }
         let own = OwnCpu { member: self, cpu };
-        self.stops_being_active(cpu);
-        let wanted = handover::leave(&own);
-        own.raise();
-        wanted
+        if !own.ends_ordinary() {
+            self.stops_being_active(cpu);
+            handover::leave(&own);
+            own.raise();
+        }
     }
 
-    /// The worker of `cpu`, the caller, which is active, makes way for those before it and waits until it is active
-    /// again. Its thread also sleeps for a moment if it has not for long.
+    /// The worker of `cpu`, the caller, which [was asked](Member::is_asked) to, makes way for those before it, and waits
+    /// until it may go on.
+    ///
+    /// One that has computed for long goes on as an ordinary thread for a while, below all members: it holds no CPU
+    /// then, and takes it again at the end of that.
     pub fn make_way(&self, cpu: usize) {
         if self.is_removed() {
             return;
         }
         let own = OwnCpu { member: self, cpu };
         self.drain(cpu);
+        if own.ends_ordinary() {
+            return self.enter(cpu);
+        }
         self.stops_being_active(cpu);
         if self.locals[cpu].rest.swap(false, Ordering::Relaxed) {
             handover::leave(&own);
-            own.raise();
-            thread::sleep(Ns(1));
-            handover::enter(&own);
-            own.lower();
-        } else {
-            add(&self.slot(cpu).made_way, 1);
-            handover::make_way(&own);
+            return own.become_ordinary();
         }
+        add(&self.slot(cpu).made_way, 1);
+        handover::make_way(&own);
         self.became_active(cpu);
     }
 
-    /// Returns whether the active worker of `cpu` is to make way. Some 50 ns; safe in a signal handler.
+    /// Returns whether the worker of `cpu` is to call [`Member::make_way`]. Some 50 ns; safe in a signal handler.
     #[inline]
     pub fn is_asked(&self, cpu: usize) -> bool {
         let own = OwnCpu { member: self, cpu };
-        !self.is_removed()
-            && State::of(self.slot(cpu).state.load(Ordering::Relaxed)) == State::Active
-            && (self.locals[cpu].rest.load(Ordering::Relaxed)
-                || handover::rival(&own).is_some()
-                || self.slice_is_over(cpu))
+        if self.is_removed() {
+            return false;
+        }
+        if State::of(self.slot(cpu).state.load(Ordering::Relaxed)) != State::Active {
+            return own.is_ordinary() && own.was_ordinary_for_long();
+        }
+        self.locals[cpu].rest.load(Ordering::Relaxed)
+            || handover::rival(&own).is_some()
+            || self.slice_is_over(cpu)
     }
 
     /// Returns whether another member of the same rank waits, and the CPU has been active for its slice.
@@ -312,20 +343,21 @@ impl Member {
         }
     }
 
-    /// Looks after `cpu`, each millisecond while its worker has work, on a thread of its own. Returns whether the worker
-    /// must be interrupted, because it is to make way or has run for long without sleeping.
-    pub fn watch(&self, cpu: usize) -> bool {
+    /// Looks after `cpu`, each millisecond while its worker has work, on a thread of its own.
+    pub fn watch(&self, cpu: usize) -> Watched {
         if self.is_removed() {
-            return false;
+            return Watched::Idle;
         }
         let (own, local, now) = (OwnCpu { member: self, cpu }, &self.locals[cpu], clock::now().0);
         let since = self.slot(cpu).since.load(Ordering::Relaxed);
         match State::of(self.slot(cpu).state.load(Ordering::Acquire)) {
-            State::Idle => false,
-            State::Wanting => {
-                self.insist(&own, now, now.saturating_sub(since));
-                false
+            State::Idle if own.is_ordinary() => {
+                if own.was_ordinary_for_long() {
+                    return Watched::MakeWay;
+                }
             }
+            State::Idle => return Watched::Idle,
+            State::Wanting => self.insist(&own, now, now.saturating_sub(since)),
             State::Active => {
                 // One that stood in for it is still there, and may be in its way.
                 if handover::active(&own).is_some() {
@@ -338,14 +370,18 @@ impl Member {
                         self.demote_own(cpu);
                     }
                 }
-                self.is_asked(cpu)
+                if self.is_asked(cpu) {
+                    return Watched::MakeWay;
+                }
             }
         }
+        Watched::Busy
     }
 
     /// The worker of `cpu` does not come to a point at which it can rest: it loses its real-time priority until it does.
     fn demote_own(&self, cpu: usize) {
-        self.locals[cpu].slept_at.store(clock::now().0, Ordering::Relaxed);
+        self.has_slept(cpu);
+        self.locals[cpu].demoted.store(true, Ordering::Relaxed);
         let _ = scheduling::set(self.slot(cpu).tid.load(Ordering::Relaxed), Scheduling::ORDINARY);
     }
 
@@ -370,6 +406,11 @@ impl Member {
         if waited >= TELL.0 && every(&local.told_at, TELL) {
             self.tell(&Message::Alert(own.cpu as u32));
         }
+    }
+
+    /// The worker of `cpu` begins to use real-time.
+    fn has_slept(&self, cpu: usize) {
+        self.locals[cpu].slept_at.store(clock::now().0, Ordering::Relaxed);
     }
 
     fn tell(&self, message: &Message) {
@@ -469,10 +510,16 @@ impl OwnCpu<'_> {
         }
     }
 
-    /// Gives the calling worker the priority of those that are to be heard at once.
+    /// Gives the calling worker, which is about to sleep, the priority of those that are to be heard at once. One that
+    /// all others are before would only disturb them: it runs when they sleep.
     fn raise(&self) {
         let priority = self.member.priority.load(Ordering::Relaxed);
-        if priority != 0 && !self.local().raised.swap(true, Ordering::Relaxed) {
+        let may_be_next = || handover::has_peer_behind(self);
+        if priority != 0
+            && !self.local().raised.load(Ordering::Relaxed)
+            && may_be_next()
+        {
+            self.local().raised.store(true, Ordering::Relaxed);
             set_priority(priority + 1);
         }
     }
@@ -480,10 +527,61 @@ impl OwnCpu<'_> {
     /// Gives the calling worker the priority of those that compute.
     fn lower(&self) {
         let priority = self.member.priority.load(Ordering::Relaxed);
-        if priority != 0 && self.local().raised.swap(false, Ordering::Relaxed) {
-            self.local().slept_at.store(clock::now().0, Ordering::Relaxed);
+        let local = self.local();
+        if priority != 0 && local.raised.swap(false, Ordering::Relaxed) {
             set_priority(priority);
+        } else if local.demoted.swap(false, Ordering::Relaxed) {
+            let _ = scheduling::set(0, Scheduling::fifo(priority));
         }
+    }
+
+    /// Makes the calling worker, which has left the CPU, an ordinary thread that computes while no member does.
+    fn become_ordinary(&self) {
+        // For the kernel's limit of a thread's real-time, which begins anew when the thread has slept.
+        thread::sleep(NAP);
+        let local = self.local();
+        local.others_then.store(self.others_active(), Ordering::Relaxed);
+        local.ordinary_since.store(clock::now().0, Ordering::Relaxed);
+        let _ = scheduling::set(0, Scheduling::ORDINARY);
+    }
+
+    /// Ends what [`OwnCpu::become_ordinary`] began: the calling worker is about to want the CPU, or to sleep. Returns
+    /// false if it was not ordinary.
+    fn ends_ordinary(&self) -> bool {
+        let was = self.local().ordinary_since.swap(0, Ordering::Relaxed) != 0;
+        let priority = self.member.priority.load(Ordering::Relaxed);
+        if was && priority != 0 {
+            let _ = scheduling::set(0, Scheduling::fifo(priority + 1));
+            self.local().raised.store(true, Ordering::Relaxed);
+        }
+        was
+    }
+
+    fn is_ordinary(&self) -> bool {
+        self.local().ordinary_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns whether ordinary threads have had the CPU for long enough since the worker is one.
+    fn was_ordinary_for_long(&self) -> bool {
+        let (local, now) = (self.local(), clock::now().0);
+        let passed = now.saturating_sub(local.ordinary_since.load(Ordering::Relaxed));
+        let others =
+            self.others_active().saturating_sub(local.others_then.load(Ordering::Relaxed));
+        passed >= ORDINARY_FOR.0
+            && (passed.saturating_sub(others) >= ORDINARY_FOR.0 || !handover::has_better(self))
+    }
+
+    /// Returns for how long the other members have been active on this CPU, by their own word.
+    fn others_active(&self) -> u64 {
+        let now = clock::now().0;
+        let active = |app: usize| {
+            let slot = self.slot_of(app);
+            let is_active = State::of(slot.state.load(Ordering::Relaxed)) == State::Active;
+            let current = now.saturating_sub(slot.since.load(Ordering::Relaxed));
+            let before = slot.active_ns.load(Ordering::Relaxed);
+            if is_active { before.saturating_add(current) } else { before }
+        };
+        handover::others(self).map(active).fold(0, u64::saturating_add)
     }
 
     /// Waits as a thread that could run: it does when the active one sleeps or yields. Only where there are two.

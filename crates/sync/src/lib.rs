@@ -46,7 +46,11 @@ pub mod atomic {
     pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
-/// Spin-loop hint for the processor (or for loom); yields to the kernel after 100 rounds.
+/// The round from which [`relax`] yields.
+pub(crate) const YIELDS: u32 = 100;
+
+/// Spin-loop hint for the processor (or for loom); yields to the kernel after 100 rounds, and sleeps after 200: the
+/// holder of a lock may have a lower real-time priority than the caller, on the same CPU.
 pub(crate) fn relax(round: u32) {
     #[cfg(loom)]
     {
@@ -54,10 +58,12 @@ pub(crate) fn relax(round: u32) {
         loom::thread::yield_now();
     }
     #[cfg(not(loom))]
-    if round < 100 {
+    if round < YIELDS {
         core::hint::spin_loop();
-    } else {
+    } else if round < 2 * YIELDS {
         // The lock holder may be waiting for this very CPU, which is common on two cores.
         std::thread::yield_now();
+    } else {
+        heddle_sys::thread::sleep(heddle_core::Ns::from_us(20));
     }
 }

@@ -301,26 +301,31 @@ pub fn signal_on_input(fd: impl std::os::fd::AsFd, tid: u32, signal: i32) -> io:
     }
 }
 
-/// Limits how high a real-time priority another process may give its threads, and for how long one of them may run
-/// without sleeping, microseconds: at `soft` it gets SIGXCPU, at `hard` SIGKILL.
+/// Allows another process to give its threads real-time priorities up to `priority`, and limits for how long one of
+/// them may run without sleeping, microseconds: at `soft` it gets SIGXCPU, at `hard` SIGKILL.
 ///
 /// # Errors
-/// `EPERM` without the privilege.
+/// `EPERM` without the privilege, which to allow is `CAP_SYS_RESOURCE`, unless the process has `CAP_SYS_NICE` itself.
 pub fn limit_realtime_of(process: u32, priority: u32, soft: u64, hard: u64) -> io::Result<()> {
-    let limits = [
-        (libc::RLIMIT_RTTIME, libc::rlimit { rlim_cur: soft, rlim_max: hard }),
-        (
-            libc::RLIMIT_RTPRIO,
-            libc::rlimit { rlim_cur: priority.into(), rlim_max: priority.into() },
-        ),
-    ];
-    for (resource, limit) in limits {
+    let set = |resource, current, maximum| {
+        let limit = libc::rlimit { rlim_cur: current, rlim_max: maximum };
         // SAFETY: a valid structure, which the kernel reads.
         let result =
             unsafe { libc::prlimit(pid(process), resource, &limit, core::ptr::null_mut()) };
-        check(result.into())?;
-    }
-    Ok(())
+        check(result.into()).map(drop)
+    };
+    set(libc::RLIMIT_RTTIME, soft, hard)?;
+    let allowed = set(libc::RLIMIT_RTPRIO, priority.into(), priority.into());
+    allowed.or_else(|error| if may_be_realtime(process) { Ok(()) } else { Err(error) })
+}
+
+/// Returns whether a process has the privilege to give its threads real-time priorities.
+fn may_be_realtime(process: u32) -> bool {
+    const CAP_SYS_NICE: u32 = 23;
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let capabilities = capabilities.and_then(|all| u64::from_str_radix(all.trim(), 16).ok());
+    capabilities.is_some_and(|all| all >> CAP_SYS_NICE & 1 == 1)
 }
 
 /// Prevents all present and future memory of this process from being paged out.

@@ -75,8 +75,16 @@ impl CpuMask {
     /// # Errors
     /// The system's, if none of the CPUs exists or is allowed.
     pub fn apply(&self) -> io::Result<()> {
+        self.apply_to(0)
+    }
+
+    /// Restricts the thread `tid` (0: the calling one) to them.
+    ///
+    /// # Errors
+    /// As for [`CpuMask::apply`]; `ESRCH` if the thread is gone.
+    pub fn apply_to(&self, tid: u32) -> io::Result<()> {
         // SAFETY: a valid set.
-        if unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) } != 0 {
+        if unsafe { libc::sched_setaffinity(tid as i32, size_of_val(&self.0), &self.0) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(())

@@ -286,7 +286,9 @@ fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bool 
     if signal == raw::PREEMPT_SIGNAL {
         // SAFETY: as above.
         let is_own = unsafe {
-            code == libc::SI_TIMER || code == libc::SI_TKILL && (*info).si_pid() == libc::getpid()
+            code == libc::SI_TIMER
+                || code == libc::SI_TKILL && (*info).si_pid() == libc::getpid()
+                || code == raw::ASKED
         };
         if is_own {
             waits::interrupt_call(context);

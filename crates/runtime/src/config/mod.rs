@@ -11,16 +11,19 @@ use crate::interpose;
 use crate::pool;
 use crate::preempt::Mechanism;
 use crate::runtime::Runtime;
+use crate::share::{Share, ShareConfig};
 use crate::tls::TlsMode;
 use error::refused;
 use heddle_core::{CpuInfo, Ns, Policy};
 use heddle_policies::{Visitor, with_policy};
 use start::Start;
+use std::path::PathBuf;
 
 /// A builder of runtimes.
 ///
 /// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`, `probe`),
-/// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes). The defaults
+/// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), `HEDDLE_SHARE`
+/// with `HEDDLE_SHARE_CLASS` and `HEDDLE_SHARE_NAME` ([`RuntimeBuilder::share`]). The defaults
 /// are work stealing without preemption, one worker for every CPU that the process may use, and no dispatcher.
 /// `HEDDLE_NO_PREEMPT_CODE` (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`, `donor`)
 /// sets for the whole process how tasks get their thread-local storage ([`Runtime::tls`]).
@@ -43,6 +46,7 @@ pub struct RuntimeBuilder {
     dispatcher: Option<u32>,
     slice: Option<Ns>,
     max_preempted_polls: Option<u32>,
+    share: Option<ShareConfig>,
 }
 
 /// The default of [`RuntimeBuilder::max_preempted_polls`].
@@ -124,6 +128,27 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Shares the CPUs of the workers with other programs: those of the share whose broker listens at `socket` (`heddle
+    /// share serve`). `class` is `lc` for a latency-critical program, which has a CPU within microseconds of asking, or
+    /// `be` for one that has what the others leave; `name` is what others see. One runtime of a process at a time can.
+    ///
+    /// # Errors
+    /// If there is no such class.
+    pub fn share(
+        mut self,
+        socket: impl Into<PathBuf>,
+        class: &str,
+        name: impl Into<String>,
+    ) -> Result<Self, ConfigError> {
+        let kind = class.parse().map_err(|problem| ConfigError::Environment {
+            name: "HEDDLE_SHARE_CLASS",
+            value: class.to_owned(),
+            problem,
+        })?;
+        self.share = Some(ShareConfig { socket: socket.into(), kind, name: name.into() });
+        Ok(self)
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
@@ -162,7 +187,6 @@ impl RuntimeBuilder {
         }
         interpose::prepare();
         futex::prepare();
-        let topology = self.topology()?;
         let dispatcher = self.dispatcher.map(heddle_sys::topology::cpu_info);
         let mechanism = self.mechanism.unwrap_or_default();
         if mechanism != Mechanism::None {
@@ -175,7 +199,13 @@ impl RuntimeBuilder {
             }
         };
         let name = self.name.clone();
+        let share = self.share.as_ref().map(|config| Share::join(config, mechanism)).transpose()?;
+        let topology = match &share {
+            Some(share) => infos(share.member().cpus()),
+            None => self.topology()?,
+        };
         Ok(Start {
+            share,
             name,
             topology,
             dispatcher,
@@ -198,6 +228,17 @@ impl RuntimeBuilder {
         self.no_preempt_code.extend(names.into_iter().flatten());
         let cpu = |v: &str| v.parse::<u32>().map_err(|_| "not a CPU number".to_owned());
         self.dispatcher = self.dispatcher.or(variable("HEDDLE_DISPATCHER", cpu)?);
+        if let Some(socket) = std::env::var_os("HEDDLE_SHARE").filter(|_| self.share.is_none()) {
+            let class = variable("HEDDLE_SHARE_CLASS", |v| Ok(v.to_owned()))?;
+            let name = variable("HEDDLE_SHARE_NAME", |v| Ok(v.to_owned()))?;
+            let (class, name) = (class.as_deref().unwrap_or("lc"), name.unwrap_or_default());
+            self = self.share(socket, class, name)?;
+        }
+        if self.share.is_some()
+            && (self.cpus.is_some() || self.workers.is_some() || self.dispatcher.is_some())
+        {
+            return Err(ConfigError::ShareHasCpus);
+        }
         // `HEDDLE_TLS` is read where the choice is made, once per process; here it is only validated.
         variable("HEDDLE_TLS", str::parse::<TlsMode>)?;
         Ok(self)
@@ -226,8 +267,12 @@ impl RuntimeBuilder {
             return Err(ConfigError::TooManyWorkers { wanted, available: cpus.len(), cpus });
         }
         cpus.truncate(wanted);
-        Ok(cpus.into_iter().map(heddle_sys::topology::cpu_info).collect())
+        Ok(infos(&cpus))
     }
+}
+
+fn infos(cpus: &[u32]) -> Vec<CpuInfo> {
+    cpus.iter().map(|&cpu| heddle_sys::topology::cpu_info(cpu)).collect()
 }
 
 fn variable<T>(

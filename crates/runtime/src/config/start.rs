@@ -5,6 +5,7 @@ use crate::core_state::{Core, Settings};
 use crate::preempt::Mechanism;
 use crate::runtime::Runtime;
 use crate::sched::{self, Shared};
+use crate::share::Share;
 use crate::{probe, threads, ticker, tls};
 use heddle_core::{CpuInfo, Model, Ns, Params, Policy};
 use heddle_policies::Visitor;
@@ -18,6 +19,7 @@ pub(super) struct Start {
     pub(super) stack_class: u8,
     pub(super) slice: Option<Ns>,
     pub(super) max_preempted_polls: u32,
+    pub(super) share: Option<Share>,
 }
 
 impl Start {
@@ -66,6 +68,7 @@ impl Visitor for Start {
             stack_class: self.stack_class,
             max_preempted_polls: self.max_preempted_polls,
             has_dispatcher: self.dispatcher.is_some(),
+            share: self.share,
         };
         let core = Core::new(settings).map_err(refused("creating the epoll instance"))?;
         let shared = Shared::new(core, policy).map_err(refused("reserving the task table"))?;

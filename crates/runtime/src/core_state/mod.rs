@@ -19,6 +19,7 @@ use crate::draws::Draws;
 use crate::idle_hook::IdleHook;
 use crate::kernel_thread::Name;
 use crate::preempt::Mechanism;
+use crate::share::Share;
 use crate::stats::TickerStats;
 use crate::task::Liveness;
 use crate::trace::Recorder;
@@ -50,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) max_preempted_polls: u32,
     /// A dispatcher hands out tasks; workers do not take them from the queue.
     pub(crate) has_dispatcher: bool,
+    /// Its CPUs are shared with other programs.
+    pub(crate) share: Option<Share>,
 }
 
 /// See the module.

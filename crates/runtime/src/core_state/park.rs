@@ -2,6 +2,7 @@
 //! its proof are in [`heddle_sync::park`]; this module connects it to the runtime's queues, timers and sockets.
 
 use super::Core;
+use crate::share::Share;
 use crate::worker::Worker;
 use heddle_core::{Model, Ns};
 
@@ -78,8 +79,15 @@ impl Core {
             std::hint::spin_loop();
         }
         let looks_again = || self.idle_hook.call(worker.cpu(), at_most) || is_work();
+        let share = self.settings.share.as_ref().map(Share::member);
+        if let Some(share) = share {
+            share.leave(worker.cpu());
+        }
         if self.parking.park(&self.inputs, worker.cpu(), at_most, looks_again) {
             worker.stats.sleeps.add(1);
+        }
+        if let Some(share) = share {
+            share.enter(worker.cpu());
         }
         // If the work is visible here, do it here: where it runs a task, the run queue is locked.
         if has_work() {

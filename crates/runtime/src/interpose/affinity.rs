@@ -40,6 +40,13 @@ pub(crate) fn unpin() {
     }
 }
 
+/// Lets the thread `tid` use all CPUs of the process.
+pub(crate) fn unpin_thread(tid: u32) {
+    if let Some(mask) = PROCESS.get() {
+        let _ = mask.apply_to(tid);
+    }
+}
+
 /// Pins the calling task's worker to its CPU again after [`unpin`]. Preemption has been off in between.
 pub(crate) fn pin_again() {
     if Task::current().is_some() {

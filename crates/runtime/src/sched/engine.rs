@@ -21,10 +21,16 @@ impl<P: Policy> Engine for Shared<P> {
             if self.core.is_over() || self.core.is_stopping() && self.is_done(worker) {
                 break;
             }
+            let cpu = worker.cpu();
+            if let Some(share) = &self.core.settings.share
+                && share.member().is_asked(cpu)
+            {
+                worker.alarm.off();
+                share.member().make_way(cpu);
+            }
             if worker.poll_first.replace(false) {
                 self.core.inputs.take(Some(Ns::ZERO));
             }
-            let cpu = worker.cpu();
             let domain = self.domain_of(cpu);
             // Read before looking into any queue: any placement after it counts as new.
             let seen = self.core.placements.load(Ordering::Acquire);

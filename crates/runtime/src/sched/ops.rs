@@ -323,6 +323,12 @@ impl<P: Policy> Scheduler for Shared<P> {
         yields.then(|| self.preempt(task))
     }
 
+    #[inline]
+    fn is_cpu_wanted(&self, cpu: usize) -> bool {
+        let share = self.core.settings.share.as_ref();
+        share.is_some_and(|share| share.member().is_asked(cpu))
+    }
+
     fn wake_joiner(&self, word: usize) {
         join::wake_joiner(word);
     }

@@ -61,6 +61,8 @@ pub(crate) trait Scheduler: Owned {
     fn keep_up(&'static self, task: &'static Task);
     /// The calling task was asked to yield. Puts it back into the queue, unless too many preempted polls exist.
     fn answer_request(&'static self, task: &'static Task) -> Option<Next>;
+    /// Returns whether another program is to have the CPU with this index, which is shared.
+    fn is_cpu_wanted(&self, cpu: usize) -> bool;
     /// Yields the calling task; `None` if no other task is runnable.
     fn yield_now(&'static self, task: &'static Task) -> Option<Next>;
     /// Parks the calling task until it is woken; `None` if it was woken already.

@@ -2,7 +2,7 @@
 
 use super::FutexWord;
 use crate::atomic::{Ordering, fence};
-use crate::relax;
+use crate::{YIELDS, relax};
 use heddle_core::Ns;
 
 const RUNNING: u32 = 0;
@@ -49,7 +49,7 @@ impl Parker {
                 return;
             }
             // The holder of the poll only checks it and will not unpark us when something arrives: try again.
-            relax(u32::MAX);
+            relax(YIELDS);
             polling = self.0.load() == POLLING;
         }
     }
