@@ -149,6 +149,12 @@ pub fn has_better(cpu: &impl Cpu) -> bool {
     others(cpu).any(|app| cpu.rank(app) < rank)
 }
 
+/// Returns whether there is a member that the caller is before by its rank.
+pub fn has_worse(cpu: &impl Cpu) -> bool {
+    let rank = cpu.rank(cpu.me());
+    others(cpu).any(|app| cpu.rank(app) > rank)
+}
+
 /// Returns the member that is active, if it is not the caller.
 pub fn active(cpu: &impl Cpu) -> Option<usize> {
     others(cpu).find(|&app| State::of(cpu.word(app)) == State::Active)

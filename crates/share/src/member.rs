@@ -83,17 +83,20 @@ const LOOK_AGAIN: Ns = Ns::from_ms(2);
 const ASK_AGAIN: Ns = Ns::from_ms(1);
 const TELL: Ns = Ns::from_ms(10);
 
-/// How long a worker computes in real time before it does so as an ordinary thread for a while.
-const REST_AFTER: Ns = Ns::from_ms(50);
-/// That while. The kernel stops all real-time threads of a CPU that have used 95 % of a second, for the rest of it; and
-/// since Linux 6.12 ordinary threads that wait get a twentieth, in one piece of 50 ms.
-const ORDINARY_FOR: Ns = Ns::from_us(2900);
+/// How often a worker looks how much of its CPU real-time threads have used. If it was most of it, the worker computes as
+/// an ordinary thread for a while: the kernel stops all real-time threads of a CPU that have used 95 % of a second, for
+/// the rest of it, and since Linux 6.12 ordinary threads that wait get a twentieth, in one piece of 50 ms.
+const WINDOW: Ns = Ns::from_ms(50);
+/// That while, of which others' real time is no part.
+const ORDINARY_FOR: Ns = Ns::from_us(3500);
+/// A worker that has not slept for so long does the same: the kernel ends processes whose real-time threads never sleep.
+const REST_AFTER: Ns = Ns::from_ms(150);
 /// A sleep that is one: a timer that has expired before the thread is off its CPU lets it go on, and for the kernel it
 /// has not slept.
 const NAP: Ns = Ns::from_us(20);
 
 /// After this it is made an ordinary thread until it is next heard of.
-const DEMOTE_AFTER: Ns = Ns::from_ms(200);
+const DEMOTE_AFTER: Ns = Ns::from_ms(300);
 
 /// How often a member looks for a broker that is gone.
 const RECONNECT: Duration = Duration::from_millis(200);
@@ -109,6 +112,9 @@ struct Local {
     /// When it was last asked again.
     asked_at: AtomicU64,
     told_at: AtomicU64,
+    /// When the [`WINDOW`] began, and for how long members had been active by then.
+    window_began: AtomicU64,
+    active_then: AtomicU64,
     /// It is to become ordinary for a while.
     rest: AtomicBool,
     /// Since when its worker computes as an ordinary thread, and holds no CPU; 0 if it does not.
@@ -353,6 +359,10 @@ impl Member {
         match State::of(self.slot(cpu).state.load(Ordering::Acquire)) {
             State::Idle if own.is_ordinary() => {
                 if own.was_ordinary_for_long() {
+                    // Below the others' real-time threads it would not hear that it may be one again.
+                    let priority = self.priority.load(Ordering::Relaxed) + 1;
+                    let tid = self.slot(cpu).tid.load(Ordering::Relaxed);
+                    let _ = scheduling::set(tid, Scheduling::fifo(priority));
                     return Watched::MakeWay;
                 }
             }
@@ -363,9 +373,11 @@ impl Member {
                 if handover::active(&own).is_some() {
                     self.insist(&own, now, ASK_AGAIN.0);
                 }
-                let ran = now.saturating_sub(local.slept_at.load(Ordering::Relaxed));
-                if self.priority.load(Ordering::Relaxed) != 0 && ran >= REST_AFTER.0 {
-                    local.rest.store(true, Ordering::Relaxed);
+                if self.priority.load(Ordering::Relaxed) != 0 {
+                    let ran = now.saturating_sub(local.slept_at.load(Ordering::Relaxed));
+                    if own.has_used_up_realtime(now) || ran >= REST_AFTER.0 {
+                        local.rest.store(true, Ordering::Relaxed);
+                    }
                     if ran >= DEMOTE_AFTER.0 {
                         self.demote_own(cpu);
                     }
@@ -574,14 +586,31 @@ impl OwnCpu<'_> {
     /// Returns for how long the other members have been active on this CPU, by their own word.
     fn others_active(&self) -> u64 {
         let now = clock::now().0;
-        let active = |app: usize| {
-            let slot = self.slot_of(app);
-            let is_active = State::of(slot.state.load(Ordering::Relaxed)) == State::Active;
-            let current = now.saturating_sub(slot.since.load(Ordering::Relaxed));
-            let before = slot.active_ns.load(Ordering::Relaxed);
-            if is_active { before.saturating_add(current) } else { before }
-        };
-        handover::others(self).map(active).fold(0, u64::saturating_add)
+        handover::others(self).map(|app| self.active(app, now)).fold(0, u64::saturating_add)
+    }
+
+    fn active(&self, app: usize, now: u64) -> u64 {
+        let slot = self.slot_of(app);
+        let is_active = State::of(slot.state.load(Ordering::Relaxed)) == State::Active;
+        let current = now.saturating_sub(slot.since.load(Ordering::Relaxed));
+        let before = slot.active_ns.load(Ordering::Relaxed);
+        if is_active { before.saturating_add(current) } else { before }
+    }
+
+    /// Returns whether members have used most of this CPU in real time, once in each window; for a member that is before
+    /// others, whether it has by itself: as long as it leaves them something, they see to that.
+    fn has_used_up_realtime(&self, now: u64) -> bool {
+        let local = self.local();
+        let elapsed = now.saturating_sub(local.window_began.load(Ordering::Relaxed));
+        if elapsed < WINDOW.0 {
+            return false;
+        }
+        let others = if handover::has_worse(self) { 0 } else { self.others_active() };
+        let active = others.saturating_add(self.active(self.me(), now));
+        local.window_began.store(now, Ordering::Relaxed);
+        let used = active.saturating_sub(local.active_then.swap(active, Ordering::Relaxed));
+        // Handing over is real time too, and in nobody's account.
+        used >= elapsed - elapsed / 5
     }
 
     /// Waits as a thread that could run: it does when the active one sleeps or yields. Only where there are two.

@@ -51,10 +51,12 @@ impl CpuMask {
         // SAFETY: all-zero is an empty set; the kernel fills it.
         unsafe {
             let mut set: libc::cpu_set_t = core::mem::zeroed();
-            if libc::sched_getaffinity(0, size_of_val(&set), &mut set) != 0 {
-                return Err(io::Error::last_os_error());
+            // The C library's function is one that a program linked with the runtime replaces.
+            let args = [0, size_of_val(&set), (&raw mut set) as usize, 0, 0, 0];
+            match crate::syscall::call(libc::SYS_sched_getaffinity, args) {
+                error if error < 0 => Err(io::Error::from_raw_os_error(-error as i32)),
+                _ => Ok(CpuMask(set)),
             }
-            Ok(CpuMask(set))
         }
     }
 

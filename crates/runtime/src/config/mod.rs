@@ -201,7 +201,10 @@ impl RuntimeBuilder {
         let name = self.name.clone();
         let share = self.share.as_ref().map(|config| Share::join(config, mechanism)).transpose()?;
         let topology = match &share {
-            Some(share) => infos(share.member().cpus()),
+            Some(share) => {
+                interpose::report_shared(share.member().cpus());
+                infos(share.member().cpus())
+            }
             None => self.topology()?,
         };
         Ok(Start {
@@ -285,7 +288,7 @@ fn variable<T>(
 }
 
 /// Parses a list such as `0,2-5`.
-fn parse_cpus(text: &str) -> Result<Vec<u32>, String> {
+pub(crate) fn parse_cpus(text: &str) -> Result<Vec<u32>, String> {
     let wrong = || "CPUs are numbers and ranges, for example 0,2-5".to_owned();
     let mut cpus = vec![];
     for part in text.split(',') {

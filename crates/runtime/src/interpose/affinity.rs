@@ -79,9 +79,32 @@ fn made<R>(make: impl FnOnce() -> R) -> R {
     result.expect("a thread library makes the call")
 }
 
-/// Returns the mask to report to a task.
+/// The CPUs to report where they are shared with other programs, if they are.
+static SHARED: OnceLock<Option<CpuMask>> = OnceLock::new();
+
+/// Makes the process report these CPUs, by the system's numbers, as those that it may use.
+pub(crate) fn report_shared(cpus: &[u32]) {
+    let _ = SHARED.set(Some(CpuMask::of(cpus)));
+}
+
+/// Returns the CPUs that the process shares, also before its first runtime starts: many programs ask only once how
+/// many there are, and create as many threads.
+fn shared() -> Option<&'static CpuMask> {
+    let from_environment = || {
+        let text = std::env::var("HEDDLE_SHARE_CPUS").ok()?;
+        Some(CpuMask::of(&crate::config::parse_cpus(&text).ok()?))
+    };
+    SHARED.get_or_init(from_environment).as_ref()
+}
+
+/// Returns the CPUs of the process that the calling task, on its worker, does not have.
 fn of_task() -> Option<&'static CpuMask> {
     Task::current().and_then(|_| PROCESS.get())
+}
+
+/// Returns the mask to report to the caller about itself, if that is not the kernel's.
+fn reported() -> Option<&'static CpuMask> {
+    shared().or_else(of_task)
 }
 
 /// Calls `make`; in a task, on a worker that may meanwhile use all CPUs of the process.
@@ -254,7 +277,7 @@ pub unsafe extern "C" fn sched_getaffinity(
     set: *mut libc::cpu_set_t,
 ) -> c_int {
     static REAL: LibcFn = LibcFn::new(c"sched_getaffinity");
-    if let Some(mask) = of_task().filter(|_| pid == 0 || pid as u32 == thread::id()) {
+    if let Some(mask) = reported().filter(|_| pid == 0 || pid as u32 == thread::id()) {
         // SAFETY: the caller's memory.
         return unsafe { answer(mask, size, set) };
     }
@@ -277,8 +300,9 @@ pub unsafe extern "C" fn pthread_getaffinity_np(
     set: *mut libc::cpu_set_t,
 ) -> c_int {
     static REAL: LibcFn = LibcFn::new(c"pthread_getaffinity_np");
-    let is_caller = Task::current().is_some_and(|task| task.fs == thread as usize);
-    if let Some(mask) = of_task().filter(|_| is_caller) {
+    // SAFETY: no arguments, no failure.
+    let is_caller = unsafe { libc::pthread_self() } == thread;
+    if let Some(mask) = reported().filter(|_| is_caller) {
         // SAFETY: the caller's memory.
         return unsafe { answer(mask, size, set) };
     }
