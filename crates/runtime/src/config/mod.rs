@@ -249,7 +249,7 @@ impl RuntimeBuilder {
 
     /// Returns the CPUs that get a worker.
     fn topology(&self) -> Result<Vec<CpuInfo>, ConfigError> {
-        let usable = heddle_sys::thread::affinity().map_err(refused("reading the CPU affinity"))?;
+        let usable = interpose::usable().map_err(refused("reading the CPU affinity"))?;
         let mut cpus = self.cpus.clone().unwrap_or_else(|| usable.clone());
         let mut named = cpus.iter().chain(&self.dispatcher);
         if let Some(&cpu) = named.find(|cpu| !usable.contains(cpu)) {

@@ -10,6 +10,7 @@ use crate::task::Task;
 use crate::worker::Worker;
 use heddle_sys::thread::{self, CpuMask};
 use std::ffi::{c_char, c_int, c_void};
+use std::io;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -100,6 +101,14 @@ fn shared() -> Option<&'static CpuMask> {
 /// Returns the CPUs of the process that the calling task, on its worker, does not have.
 fn of_task() -> Option<&'static CpuMask> {
     Task::current().and_then(|_| PROCESS.get())
+}
+
+/// Returns the CPUs that the caller may use, or its process if the caller is a task, by the system's numbers.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn usable() -> io::Result<Vec<u32>> {
+    of_task().map_or_else(thread::affinity, |mask| Ok(mask.cpus()))
 }
 
 /// Returns the mask to report to the caller about itself, if that is not the kernel's.

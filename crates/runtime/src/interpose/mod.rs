@@ -7,7 +7,7 @@ mod affinity;
 mod credentials;
 
 pub use affinity::{Around, Create, Entry, create_foreign_thread, hook_create_thread, hook_makers};
-pub(crate) use affinity::{create_thread, pin_again, report_shared, unpin, unpin_thread};
+pub(crate) use affinity::{create_thread, pin_again, report_shared, unpin, unpin_thread, usable};
 pub(crate) use credentials::lead;
 
 use std::sync::Once;
