@@ -16,6 +16,9 @@
 //!   sleep does not begin once that member has moved on.
 //! - One that leaves wakes the best that wants, on whichever word that one sleeps. A waiter that wakes looks at
 //!   everything again; a wake is no grant.
+//! - One that is about to wait for a better one that wants wakes it too: that one may sleep on the word of a third that
+//!   has gone, or of the caller, whose claim it took for success, or by an order that the broker has changed since. So
+//!   of those that want, nobody sleeps while none is active unless it has woken another, which looks after it.
 //! - All members put others in the same order: by rank, then whose turn it is by the broker's word, then by when they
 //!   began to want, then by number.
 //!
@@ -184,6 +187,11 @@ fn take(cpu: &impl Cpu) {
             asked = Some(ahead);
             cpu.ask(app);
         }
+        if State::of(word) == State::Wanting {
+            // It looks again even if it is about to sleep on the caller's word.
+            set(cpu, State::Wanting);
+            wake(cpu, app);
+        }
         match cpu.sleep(app, word) {
             Woken::StandIn => absent = Some(ahead),
             Woken::Moved => asked = None,
@@ -239,15 +247,20 @@ fn pass_on(cpu: &impl Cpu, may: impl Fn(usize) -> bool) -> bool {
         return false;
     };
     if may(next) {
-        let on = cpu.waits_on(next);
-        if on != NOBODY {
-            cpu.wake(on as usize, next);
-        }
+        wake(cpu, next);
         if State::of(cpu.word(next)) == State::Active {
             cpu.broke_rule();
         }
     }
     true
+}
+
+/// Wakes a member that wants the CPU, on whichever word it sleeps.
+fn wake(cpu: &impl Cpu, app: usize) {
+    let on = cpu.waits_on(app);
+    if on != NOBODY {
+        cpu.wake(on as usize, app);
+    }
 }
 
 /// The place of a member in the order of all that want the CPU.
