@@ -25,6 +25,8 @@
 //! What happens if one dies at any point: the broker takes it out of the set of members and wakes every waiter. Without
 //! a broker a waiter looks again after a while by itself.
 
+use crate::abi::APPS;
+
 /// The state of a member on a CPU: the two low bits of its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -104,6 +106,10 @@ pub trait Cpu {
 /// Who is before the caller, and its word.
 type Ahead = (usize, u32);
 
+/// For each member that was found to sleep in the kernel its word then, which stands for that until the member has
+/// moved; 0, which is idle, for the others.
+type Absent = [u32; APPS];
+
 /// The caller has work for the CPU: waits until it is active there.
 pub fn enter(cpu: &impl Cpu) {
     want(cpu);
@@ -173,10 +179,10 @@ fn want(cpu: &impl Cpu) {
 }
 
 fn take(cpu: &impl Cpu) {
-    let (mut absent, mut asked) = (None, None);
+    let (mut absent, mut asked) = ([0; APPS], None);
     loop {
-        let Some(ahead) = ahead(cpu, absent) else {
-            if claim(cpu, absent) {
+        let Some(ahead) = ahead(cpu, &absent) else {
+            if claim(cpu, &absent) {
                 break;
             }
             continue;
@@ -193,17 +199,18 @@ fn take(cpu: &impl Cpu) {
             wake(cpu, app);
         }
         match cpu.sleep(app, word) {
-            Woken::StandIn => absent = Some(ahead),
+            Woken::StandIn => absent[app] = word,
             Woken::Moved => asked = None,
         }
     }
-    if absent.is_some_and(|(_, word)| State::of(word) == State::Active) {
+    let is_absent = |app| State::of(cpu.word(app)) == State::Active;
+    if absent != [0; APPS] && others(cpu).any(is_absent) {
         cpu.stands_in();
     }
 }
 
 /// Becomes active, unless another is: then the caller still wants.
-fn claim(cpu: &impl Cpu, absent: Option<Ahead>) -> bool {
+fn claim(cpu: &impl Cpu, absent: &Absent) -> bool {
     set(cpu, State::Active);
     let alone = !others(cpu).any(|app| is_present(app, cpu.word(app), absent));
     if !alone {
@@ -213,12 +220,12 @@ fn claim(cpu: &impl Cpu, absent: Option<Ahead>) -> bool {
 }
 
 /// Returns whether the member is active, and not known to sleep in the kernel.
-fn is_present(app: usize, word: u32, absent: Option<Ahead>) -> bool {
-    State::of(word) == State::Active && absent != Some((app, word))
+fn is_present(app: usize, word: u32, absent: &Absent) -> bool {
+    State::of(word) == State::Active && absent[app] != word
 }
 
 /// Returns who is before the caller: the active member, or else the best that wants the CPU and is better.
-fn ahead(cpu: &impl Cpu, absent: Option<Ahead>) -> Option<Ahead> {
+fn ahead(cpu: &impl Cpu, absent: &Absent) -> Option<Ahead> {
     let own = key(cpu, cpu.me());
     let mut best = None;
     for app in others(cpu) {
@@ -226,7 +233,7 @@ fn ahead(cpu: &impl Cpu, absent: Option<Ahead>) -> Option<Ahead> {
         if is_present(app, word, absent) {
             return Some((app, word));
         }
-        if State::of(word) == State::Wanting && absent != Some((app, word)) {
+        if State::of(word) == State::Wanting && absent[app] != word {
             let key = key(cpu, app);
             if key < own && best.is_none_or(|(least, _)| key < least) {
                 best = Some((key, (app, word)));
