@@ -17,8 +17,10 @@
 pub mod abi;
 pub mod handover;
 mod member;
+mod memory;
 #[cfg(all(test, loom))]
 mod model;
 pub mod wire;
 
-pub use member::{JoinError, Kind, Member, Thread, Watched};
+pub use member::{JoinError, Kind, Member, Thread, Watched, connect_to};
+pub use memory::{AppMemory, BrokerMemory, Slot};

@@ -15,6 +15,12 @@ use crate::abi::CPUS;
 pub const MAX_PACKET: usize = 64 << 10;
 /// The most descriptors of a packet: a part of the memory, and one for each CPU.
 pub const MAX_FDS: usize = CPUS + 1;
+/// The most descriptors that a packet can bring, by the kernel (`SCM_MAX_FD`). All are received: those for which there
+/// is no room are closed by the receiver's thread, which may take forever.
+const KERNEL_FDS: usize = 253;
+/// The most bytes of an [`Message::Answer`] in the packet itself; a longer one is in a file whose descriptor comes with
+/// an empty one.
+pub const MAX_ANSWER: usize = 32 << 10;
 
 /// A message. The comment says who sends it, and with which descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +54,27 @@ pub enum Message {
     Alert(u32),
     /// A user asks how things are.
     Status,
-    /// The broker's answer, in JSON.
+    /// The broker's answer, in JSON. One longer than [`MAX_ANSWER`] is in a file, with whose descriptor comes an empty
+    /// text.
     Answer(String),
+}
+
+/// What arrives on a socket.
+#[derive(Debug)]
+pub struct Packet {
+    /// The message; an error if the bytes are none.
+    pub message: Result<Message, NoMessage>,
+    /// The descriptors.
+    pub fds: Vec<OwnedFd>,
+}
+
+/// Why a packet has no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoMessage {
+    /// The peer is gone, or has sent an empty packet.
+    Gone,
+    /// The bytes are no message.
+    Malformed,
 }
 
 impl Message {
@@ -123,20 +148,31 @@ pub fn send(socket: impl AsFd, message: &Message, fds: &[BorrowedFd<'_>]) -> io:
 /// # Errors
 /// The system's; `InvalidData` if it is no message.
 pub fn receive(socket: impl AsFd) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
+    let Packet { message, fds } = receive_packet(socket)?;
+    match message {
+        Ok(message) => Ok(Some((message, fds))),
+        Err(NoMessage::Gone) => Ok(None),
+        Err(NoMessage::Malformed) => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "no message of a share"))
+        }
+    }
+}
+
+/// As [`receive`], for a receiver that must not close descriptors which others have sent.
+///
+/// # Errors
+/// The system's.
+pub fn receive_packet(socket: impl AsFd) -> io::Result<Packet> {
     let mut bytes = vec![0; MAX_PACKET];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(KERNEL_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::io::retry_on_intr(|| {
-        recvmsg(
-            &socket,
-            &mut [IoSliceMut::new(&mut bytes)],
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC,
-        )
+        let mut bytes = [IoSliceMut::new(&mut bytes)];
+        recvmsg(&socket, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC)
     });
     let received = match received {
-        Ok(received) => received,
-        Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+        Ok(received) => received.bytes,
+        Err(rustix::io::Errno::CONNRESET) => 0,
         Err(error) => return Err(error.into()),
     };
     let mut fds = Vec::new();
@@ -145,13 +181,11 @@ pub fn receive(socket: impl AsFd) -> io::Result<Option<(Message, Vec<OwnedFd>)>>
             fds.extend(rights);
         }
     }
-    if received.bytes == 0 {
-        return Ok(None);
-    }
-    match Message::decode(&bytes[..received.bytes]) {
-        Some(message) => Ok(Some((message, fds))),
-        None => Err(io::Error::new(io::ErrorKind::InvalidData, "no message of a share")),
-    }
+    let message = match received {
+        0 => Err(NoMessage::Gone),
+        len => Message::decode(&bytes[..len]).ok_or(NoMessage::Malformed),
+    };
+    Ok(Packet { message, fds })
 }
 
 #[cfg(test)]

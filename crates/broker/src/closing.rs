@@ -1,0 +1,80 @@
+//! Closing what clients have sent. A descriptor can be of any file, and the end of some waits for a server that its
+//! sender runs; so does that of a connection on which descriptors were not received. Each user has a thread for it.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// What may wait to be closed, for each user.
+const MOST: usize = 1024;
+
+/// The threads that close.
+#[derive(Debug, Default)]
+pub struct Closing {
+    users: BTreeMap<u32, Queue>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    sender: Sender<OwnedFd>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Closing {
+    /// Closes descriptors of user `uid`, soon.
+    pub fn close(&mut self, uid: u32, fds: impl IntoIterator<Item = OwnedFd>) {
+        let mut fds = fds.into_iter().peekable();
+        if fds.peek().is_none() {
+            return;
+        }
+        let queue = self.users.entry(uid).or_insert_with(Queue::new);
+        for fd in fds {
+            queue.waiting.fetch_add(1, Ordering::Relaxed);
+            // Without a thread it is closed here.
+            let _ = queue.sender.send(fd);
+        }
+    }
+
+    /// Returns whether so much of a user waits to be closed that the user's clients must be refused.
+    pub fn is_stuck(&self, uid: u32) -> bool {
+        self.users.get(&uid).is_some_and(|queue| queue.waiting.load(Ordering::Relaxed) > MOST)
+    }
+}
+
+impl Queue {
+    fn new() -> Queue {
+        let (sender, receiver): (Sender<OwnedFd>, Receiver<OwnedFd>) = channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let done = Arc::clone(&waiting);
+        let work = move || {
+            for fd in receiver {
+                drop(fd);
+                done.fetch_sub(1, Ordering::Relaxed);
+            }
+        };
+        // The thread ends with the broker.
+        let _ =
+            thread::Builder::new().name("heddle-closing".into()).stack_size(64 << 10).spawn(work);
+        Queue { sender, waiting }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heddle_test_support::until;
+
+    #[test]
+    fn descriptors_are_closed_and_their_other_ends_learn_of_it() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut closing = Closing::default();
+        closing.close(1, []);
+        assert!(closing.users.is_empty());
+        closing.close(1, [reader]);
+        until("the reading end is closed", || rustix::io::write(&writer, &[0]).is_err());
+        assert!(!closing.is_stuck(1));
+    }
+}

@@ -1,0 +1,136 @@
+//! Members that keep a CPU which others have been waiting for.
+//!
+//! A member that waits tells the broker, again and again. The broker notes since when it has seen the same one active
+//! with the same word: that it moved on meanwhile cannot be overlooked, since each step changes the word. The times that
+//! members write are not used.
+
+use heddle_core::Ns;
+use heddle_share::Slot;
+use heddle_share::handover::State;
+
+/// How long a member may keep a CPU after a better one has complained.
+const PATIENCE: Ns = Ns::from_ms(10);
+
+/// How many of its slices a member may keep a CPU for which an equal waits.
+const SLICES: u64 = 10;
+
+/// A member and what it says of a CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub app: usize,
+    pub rank: u32,
+    pub weight: u32,
+    pub slot: Slot,
+}
+
+/// What a member that waits for a CPU complains of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// The active member.
+    pub active: usize,
+    /// Its word.
+    pub word: u32,
+    /// When the broker heard of it first.
+    pub since: Ns,
+}
+
+/// A member `waiter` complains about a CPU, of which all members say what is `seen`. Returns whether the one that its
+/// complaint names is to lose the CPU.
+pub fn judge(
+    seen: &[Seen],
+    waiter: usize,
+    complaint: &mut Option<Complaint>,
+    slice: Ns,
+    now: Ns,
+) -> Option<Complaint> {
+    let waiting = seen.iter().find(|seen| seen.app == waiter && seen.slot.state == State::Wanting);
+    let active = waiting.and_then(|waiting| {
+        let active = seen.iter().filter(|seen| seen.slot.state == State::Active);
+        active.filter(|active| active.rank >= waiting.rank).max_by_key(|active| active.rank)
+    });
+    let (Some(waiting), Some(active)) = (waiting, active) else {
+        *complaint = None;
+        return None;
+    };
+    let first = complaint
+        .filter(|first| first.active == active.app && first.word == active.slot.word)
+        .unwrap_or(Complaint { active: active.app, word: active.slot.word, since: now });
+    *complaint = Some(first);
+    (now - first.since >= patience(waiting, active, slice)).then_some(first)
+}
+
+fn patience(waiting: &Seen, active: &Seen, slice: Ns) -> Ns {
+    match waiting.rank < active.rank {
+        true => PATIENCE,
+        false => Ns(slice.0.saturating_mul(SLICES * u64::from(active.weight)) / 1024).max(PATIENCE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(app: usize, rank: u32, state: State, count: u32) -> Seen {
+        let word = state.after(count * 4);
+        let slot = Slot {
+            state,
+            word,
+            since: u64::MAX,
+            tid: 0,
+            switches: 0,
+            broken: 0,
+            asked: 0,
+            made_way: 0,
+            stood_in: 0,
+            active_ns: 0,
+            waited_ns: 0,
+            longest_wait_ns: 0,
+        };
+        Seen { app, rank, weight: 1024, slot }
+    }
+
+    fn judged(all: &[Seen], complaint: &mut Option<Complaint>, ms: u64) -> Option<usize> {
+        judge(all, 0, complaint, Ns::from_ms(3), Ns::from_ms(ms)).map(|complaint| complaint.active)
+    }
+
+    #[test]
+    fn one_that_keeps_the_cpu_from_a_better_one_loses_it_after_a_while() {
+        let all = [seen(0, 0, State::Wanting, 1), seen(1, 1, State::Active, 1)];
+        let mut complaint = None;
+        assert_eq!(judged(&all, &mut complaint, 100), None);
+        assert_eq!(judged(&all, &mut complaint, 109), None);
+        assert_eq!(judged(&all, &mut complaint, 110), Some(1));
+    }
+
+    #[test]
+    fn one_that_has_moved_meanwhile_starts_anew() {
+        let waiting = seen(0, 0, State::Wanting, 1);
+        let mut complaint = None;
+        assert_eq!(judged(&[waiting, seen(1, 1, State::Active, 1)], &mut complaint, 0), None);
+        assert_eq!(judged(&[waiting, seen(1, 1, State::Active, 2)], &mut complaint, 50), None);
+        assert_eq!(complaint.unwrap().since, Ns::from_ms(50));
+        assert_eq!(judged(&[waiting, seen(1, 1, State::Idle, 3)], &mut complaint, 99), None);
+        assert_eq!(complaint, None);
+    }
+
+    #[test]
+    fn one_that_does_not_wait_complains_in_vain() {
+        let mut complaint = None;
+        for state in [State::Idle, State::Active] {
+            let all = [seen(0, 0, state, 1), seen(1, 1, State::Active, 1)];
+            assert!((0..5).all(|s| judged(&all, &mut complaint, s * 1000).is_none()), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn an_equal_has_its_slices_and_a_better_one_the_cpu() {
+        let equal = [seen(0, 0, State::Wanting, 1), seen(1, 0, State::Active, 1)];
+        let mut complaint = None;
+        assert_eq!(judged(&equal, &mut complaint, 0), None);
+        assert_eq!(judged(&equal, &mut complaint, 29), None);
+        assert_eq!(judged(&equal, &mut complaint, 30), Some(1));
+        let better = [seen(0, 1, State::Wanting, 1), seen(1, 0, State::Active, 1)];
+        let mut complaint = None;
+        assert!((0..5).all(|s| judged(&better, &mut complaint, s * 1000).is_none()));
+    }
+}

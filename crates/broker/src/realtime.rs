@@ -1,0 +1,156 @@
+//! Real-time priorities: whether the broker may grant them, and how it takes them away.
+
+use std::fs;
+use std::io;
+use std::thread;
+
+use heddle_sys::scheduling::{self, Class, Scheduling};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// For how long a real-time thread of a member may run without sleeping, microseconds: then it gets a signal, and at
+/// the second its process ends.
+const SOFT: u64 = 500_000;
+const HARD: u64 = 1_000_000;
+
+/// The most threads of a process that are looked at.
+const MOST_THREADS: usize = 4096;
+
+/// How often the threads of a process are looked at, in case it starts new ones meanwhile.
+const LOOKS: usize = 4;
+
+/// A thread, and how it was scheduled before.
+pub type Demoted = (u32, Scheduling);
+
+/// Checks that this process may make its threads and those of members real-time, at `priority` and the next ones.
+///
+/// # Errors
+/// What is missing.
+pub fn check(priority: u32) -> Result<(), String> {
+    let raise = || scheduling::set(0, Scheduling::fifo(priority + 2));
+    let raised = thread::scope(|scope| scope.spawn(raise).join()).unwrap_or(Ok(()));
+    raised.map_err(|error| {
+        format!(
+            "cannot make threads real-time ({error}); it takes root, CAP_SYS_NICE or `ulimit -r`"
+        )
+    })?;
+    let limit = getrlimit(Resource::Rtprio);
+    let wanted = u64::from(priority + 1);
+    let Some(most) = limit.maximum else { return Ok(()) };
+    // Raised by one, and put back: no thread can use it.
+    let higher = Rlimit { maximum: Some(most.max(wanted) + 1), ..limit.clone() };
+    let raised = setrlimit(Resource::Rtprio, higher);
+    let _ = setrlimit(Resource::Rtprio, limit);
+    match raised {
+        Err(error) if most < wanted => Err(format!(
+            "cannot let members be real-time ({error}); it takes root or CAP_SYS_RESOURCE, or a hard limit of their \
+             priorities (RLIMIT_RTPRIO) of {wanted}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the calling thread, the broker's, a priority above those of members.
+///
+/// # Errors
+/// The system's.
+pub fn raise_own(priority: u32) -> io::Result<()> {
+    scheduling::set(0, Scheduling::fifo(priority + 2))
+}
+
+/// Lets a process be real-time, up to the priority above `priority` and within bounds.
+///
+/// # Errors
+/// The system's.
+pub fn grant(pid: u32, priority: u32) -> io::Result<()> {
+    scheduling::limit_realtime_of(pid, priority + 1, SOFT, HARD)
+}
+
+/// Lets a process start no more real-time threads.
+pub fn forbid(pid: u32) {
+    // One that has ended meanwhile has no limits.
+    let _ = scheduling::limit_realtime_of(pid, 0, SOFT, HARD);
+}
+
+/// Makes all real-time threads of a process ordinary, for good.
+pub fn revoke(pid: u32) {
+    forbid(pid);
+    demote(pid, Scheduling::ORDINARY);
+}
+
+/// Gives all real-time threads of a process this scheduling; returns them.
+pub fn demote(pid: u32, to: Scheduling) -> Vec<Demoted> {
+    let is_realtime = |class| matches!(class, Class::Fifo | Class::RoundRobin);
+    let mut demoted = Vec::new();
+    for _ in 0..LOOKS {
+        let before = demoted.len();
+        for tid in threads(pid) {
+            let Ok(was) = scheduling::of(tid) else { continue };
+            if is_realtime(was.class) && scheduling::set(tid, to).is_ok() {
+                demoted.push((tid, was));
+            }
+        }
+        if demoted.len() == before {
+            break;
+        }
+    }
+    demoted
+}
+
+/// Makes an ordinary thread of a process idle, if it is the process's; returns it.
+pub fn make_idle(pid: u32, tid: u32) -> Option<Demoted> {
+    let is_its = fs::metadata(format!("/proc/{pid}/task/{tid}")).is_ok();
+    let was = scheduling::of(tid).ok().filter(|was| is_its && was.class != Class::Idle)?;
+    scheduling::set(tid, Scheduling::IDLE).ok().map(|()| (tid, was))
+}
+
+/// Gives idle threads of a process their scheduling back; some may have it already.
+pub fn restore(pid: u32, demoted: &[Demoted]) {
+    let there = threads(pid);
+    for &(tid, was) in demoted.iter().filter(|(tid, _)| there.contains(tid)) {
+        if scheduling::of(tid).is_ok_and(|now| now.class == Class::Idle) {
+            let _ = scheduling::set(tid, was);
+        }
+    }
+}
+
+/// Returns the threads of a process.
+pub fn threads(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.take(MOST_THREADS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heddle_test_support::Running;
+    use std::process::{Command, Stdio};
+
+    fn child() -> Running {
+        Running::start(Command::new("cat").stdin(Stdio::piped()))
+    }
+
+    #[test]
+    fn a_real_time_thread_is_demoted_and_gets_its_priority_back() {
+        let child = child();
+        if check(1).is_err() || scheduling::set(child.pid(), Scheduling::fifo(1)).is_err() {
+            eprintln!("skipped: no right to make threads real-time");
+            return;
+        }
+        let demoted = demote(child.pid(), Scheduling::IDLE);
+        assert_eq!(demoted, [(child.pid(), Scheduling::fifo(1))]);
+        assert_eq!(scheduling::of(child.pid()).unwrap(), Scheduling::IDLE);
+        restore(child.pid(), &demoted);
+        assert_eq!(scheduling::of(child.pid()).unwrap(), Scheduling::fifo(1));
+        revoke(child.pid());
+        assert_eq!(scheduling::of(child.pid()).unwrap(), Scheduling::ORDINARY);
+    }
+
+    #[test]
+    fn only_a_thread_of_the_process_is_made_idle() {
+        let (one, other) = (child(), child());
+        assert_eq!(make_idle(one.pid(), other.pid()), None);
+        assert_eq!(make_idle(one.pid(), one.pid()), Some((one.pid(), Scheduling::ORDINARY)));
+        assert_eq!(scheduling::of(one.pid()).unwrap(), Scheduling::IDLE);
+    }
+}
