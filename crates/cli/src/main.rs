@@ -38,7 +38,6 @@ const HELP: &str = "\
   sudo heddle agent run --policy priority -- ./server  schedule any program
 
 {usage-heading} heddle COMMAND [OPTIONS]; heddle COMMAND --help
-
 {subcommands}
 
 Shell completions: heddle completions SHELL. Manual pages: heddle man DIR.

@@ -8,6 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use heddle_broker::group_number;
 use heddle_sys::fork::close_on_exec_from;
 use rustix::fs::Mode;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open, umask};
@@ -52,7 +53,12 @@ pub fn listen(options: &Options) -> anyhow::Result<Listener> {
     let listener = Listener { socket, _file: Some(File(path.clone())) };
     let failed = || format!("cannot set who may connect to {}", path.display());
     if let Some(group) = &options.group {
-        std::os::unix::fs::chown(path, None, Some(group_number(group)?)).with_context(failed)?;
+        std::os::unix::fs::chown(
+            path,
+            None,
+            Some(group_number(group).map_err(anyhow::Error::msg)?),
+        )
+        .with_context(failed)?;
     }
     let mode = if options.everyone { 0o666 } else { 0o660 };
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).with_context(failed)?;
@@ -98,19 +104,4 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
         Err(_) => fs::remove_file(path)
             .with_context(|| format!("cannot remove the old socket {}", path.display())),
     }
-}
-
-fn group_number(group: &str) -> anyhow::Result<u32> {
-    if let Ok(number) = group.parse() {
-        return Ok(number);
-    }
-    let groups = fs::read_to_string("/etc/group").context("cannot read /etc/group")?;
-    let number = |line: &str| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(group)).then(|| fields.nth(1)?.parse().ok()).flatten()
-    };
-    groups
-        .lines()
-        .find_map(number)
-        .with_context(|| format!("there is no group `{group}`: groupadd --system {group} makes it"))
 }

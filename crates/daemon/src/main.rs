@@ -20,6 +20,7 @@ mod permits;
 mod reader;
 mod sandbox;
 mod serve;
+mod shares;
 mod watch;
 
 use std::process::ExitCode;

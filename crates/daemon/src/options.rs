@@ -12,6 +12,7 @@ Examples:
   heddled --group heddle                    for root and the members of group heddle
   heddled --everyone --max-attachments 4    for every user of the machine, four policies each
   heddled --group heddle --interface eth0   whose members may steer packets as they come from eth0
+  heddled --share /etc/heddle/share.toml    is the broker of this share of CPUs, too
   heddled --evict-ns 5000 --evict-share 10  takes away what costs 5 us a decision, or a tenth of a CPU
 
 Policies stay in place when heddled ends, also by SIGKILL; it finds them again. SIGTERM and SIGINT end it.
@@ -76,6 +77,10 @@ pub struct Options {
     /// policies it is always counted. Counting costs every BPF program on the machine two clock reads per run
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sample_ms: u32,
+    /// A file that describes a share of CPUs (`heddle share serve --help`): be its broker, for those who may connect;
+    /// may be repeated
+    #[arg(long = "share", value_name = "FILE")]
+    pub shares: Vec<PathBuf>,
     /// Read a compiled policy from standard input, without any privileges, and write its content: heddled
     /// starts this itself
     #[arg(long, hide = true)]

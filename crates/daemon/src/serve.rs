@@ -27,6 +27,7 @@ use crate::options::Options;
 use crate::peer;
 use crate::permits::ConnectionPermits;
 use crate::reader;
+use crate::shares;
 use crate::watch;
 
 /// How long requests under way may take once heddled is stopped.
@@ -46,6 +47,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     // Existing attachments are known, and watched, before any client is served.
     report_attachments(&engine)?;
     watch::start(Arc::clone(&engine), options).context("cannot start the watch")?;
+    let brokers = shares::start(options, &stop)?;
     let listener = listen(options)?;
     notify("READY=1");
     let permits = ConnectionPermits::new(options.max_connections);
@@ -58,6 +60,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     while permits.held() > 0 && begin.elapsed() < STOP_TIMEOUT {
         thread::sleep(Duration::from_millis(10));
     }
+    shares::wait(brokers);
     // Another heddled may start, even if a client's descriptor cannot be closed.
     drop(lock);
     eprintln!("heddled: ends; policies stay in place");

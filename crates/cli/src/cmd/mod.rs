@@ -24,6 +24,7 @@ mod kv;
 mod man;
 mod policies;
 mod run;
+mod share;
 mod sim;
 mod steer;
 
@@ -47,6 +48,9 @@ pub enum Command {
     Agent(agent::Agent),
     /// Run a pthread program, unmodified, on Heddle's threads.
     Run(run::Args),
+    /// Let several applications use the same CPUs.
+    #[command(subcommand, arg_required_else_help = true, after_help = share::EXAMPLES)]
+    Share(share::Share),
     /// Build, run and test Go programs with Heddle's scheduler.
     Go(go::Args),
     /// Compile C (c++ compiles C++) with preemption probes, by clang.
@@ -85,6 +89,7 @@ impl Command {
             Self::Steer(steer) => steer.run(),
             Self::Agent(agent) => agent.run(),
             Self::Run(args) => run::run(args),
+            Self::Share(share) => share.run(),
             Self::Go(args) => go::run(args),
             Self::Cc(args) => cc::run(Language::C, args),
             Self::Cxx(args) => cc::run(Language::Cxx, args),

@@ -25,6 +25,7 @@ mod library;
 mod names;
 mod program;
 mod settings;
+mod share;
 
 /// Options of `heddle run`.
 #[derive(clap::Args)]
@@ -38,6 +39,8 @@ Examples:
   heddle run --policy two-queue:quantum=100us -- ./server --port 80
   heddle run --mechanism probe --policy two-queue:quantum=10us -- ./server-with-probes
   heddle run --policy priority --class 'be=compact*' --cpus 2-7 --report -- ./db_bench --threads=16
+  sudo heddle run --share share.toml -- ./server
+  sudo heddle run --share share.toml --class be -- ./batch
   heddle run --check --json ./server | jq -r '.uncovered[].name'
 
 Runs dynamic programs for x86-64 on glibc 2.34 or later, as they are, and needs no privileges: a
@@ -62,9 +65,14 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = cpus::parse)]
     cpus: Option<Cpus>,
     /// Which threads are lc (latency-critical) or be (best-effort), by name, such as be=compact*, or by the file of
-    /// their code, such as be=module:librocksdb.so*; the first matching rule decides.
+    /// their code, such as be=module:librocksdb.so*; the first matching rule decides. With --share also the class of
+    /// the program, without a pattern [default: lc].
     #[arg(long, value_name = "CLASS=PATTERN")]
     class: Vec<String>,
+    /// Use the CPUs that this file describes together with other programs, one at a time on each: see `heddle share`.
+    /// Starts the broker if none runs.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cpus", "workers"])]
+    share: Option<PathBuf>,
     /// When the program ends, and at SIGQUIT, report on standard error what its threads did and where they blocked
     /// unseen.
     #[arg(long)]
@@ -106,8 +114,9 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 fn start(args: &Args, settings: Vec<Setting>) -> anyhow::Result<Outcome> {
     let program = Program::find(&args.command[0])?;
     let prepared = prepare(&program, args.force)?;
+    let share = share::environment(args)?;
     let mut command = Command::new(&program.path);
-    command.arg0(&args.command[0]).args(&args.command[1..]).envs(settings);
+    command.envs(share).arg0(&args.command[0]).args(&args.command[1..]).envs(settings);
     command.env("LD_PRELOAD", library::preloads(&prepared.library));
     let error = command.exec();
     Err(Usage(format!("cannot start {}: {error}", show(&program.path))).into())

@@ -8,7 +8,7 @@ use heddle_core::{Model, Params, Policy};
 use heddle_policies::{Visitor, with_policy};
 use heddle_rt::{ConfigError, Mechanism};
 
-use super::Args;
+use super::{Args, share};
 use crate::exit::Usage;
 use crate::out::printable;
 
@@ -26,7 +26,8 @@ const BETWEEN_RULES: &str = ";";
 pub fn environment(args: &Args) -> Result<Vec<Setting>, Usage> {
     check_policy(args.policy.as_deref(), args.mechanism)?;
     check_workers(args.workers, args.cpus.as_ref())?;
-    let rules = args.class.iter().map(|rule| check_rule(rule)).collect::<Result<Vec<_>, _>>()?;
+    let rules = share::rules(args)?;
+    let rules = rules.into_iter().map(check_rule).collect::<Result<Vec<_>, _>>()?;
     let settings = [
         ("HEDDLE_POLICY", args.policy.clone()),
         ("HEDDLE_MECHANISM", args.mechanism.map(|mechanism| mechanism.name().into())),
