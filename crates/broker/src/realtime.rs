@@ -33,20 +33,38 @@ pub fn check(priority: u32) -> Result<(), String> {
             "cannot make threads real-time ({error}); it takes root, CAP_SYS_NICE or `ulimit -r`"
         )
     })?;
-    let limit = getrlimit(Resource::Rtprio);
-    let wanted = u64::from(priority + 1);
-    let Some(most) = limit.maximum else { return Ok(()) };
-    // Raised by one, and put back: no thread can use it.
-    let higher = Rlimit { maximum: Some(most.max(wanted) + 1), ..limit.clone() };
-    let raised = setrlimit(Resource::Rtprio, higher);
-    let _ = setrlimit(Resource::Rtprio, limit);
-    match raised {
-        Err(error) if most < wanted => Err(format!(
-            "cannot let members be real-time ({error}); it takes root or CAP_SYS_RESOURCE, or a hard limit of their \
-             priorities (RLIMIT_RTPRIO) of {wanted}"
+    match may_let_others(priority + 1) || has_sys_nice() {
+        true => Ok(()),
+        false => Err(format!(
+            "cannot let members be real-time; it takes root, CAP_SYS_RESOURCE, or for each of them a limit of {} \
+             (`ulimit -r`)",
+            priority + 1
         )),
-        _ => Ok(()),
     }
+}
+
+/// Returns whether this process may raise the limit of members, or has one that is high enough, as members then have.
+fn may_let_others(priority: u32) -> bool {
+    let limit = getrlimit(Resource::Rtprio);
+    let Some(most) = limit.maximum else { return true };
+    if most >= priority.into() {
+        return true;
+    }
+    // Raised and put back: the limit in use stays what it was.
+    let raised = Rlimit { maximum: Some(priority.into()), ..limit.clone() };
+    let may = setrlimit(Resource::Rtprio, raised).is_ok();
+    let _ = setrlimit(Resource::Rtprio, limit);
+    may
+}
+
+/// Returns whether this process has the privilege to be real-time whatever the limit: then members that have it too
+/// need none. The others are refused one by one if their limit cannot be raised.
+fn has_sys_nice() -> bool {
+    const CAP_SYS_NICE: u32 = 23;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    effective.is_some_and(|set| set >> CAP_SYS_NICE & 1 == 1)
 }
 
 /// Gives the calling thread, the broker's, a priority above those of members.
