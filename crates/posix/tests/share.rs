@@ -1,0 +1,238 @@
+//! Unmodified programs that share a CPU, with a broker in this process: as members, killed, stopped, and without it.
+//!
+//! Real-time where this process may grant it, else as ordinary threads.
+
+use heddle_broker::{Broker, Config, Options, Report, query};
+use heddle_test_support::c::build_library;
+use heddle_test_support::{Running, TempDir, temp_dir, until, workspace_root};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::thread::JoinHandle;
+
+/// Returns the library that `heddle run` preloads.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    const FILE: &str = "libheddle_pthread.so";
+    LIBRARY.get_or_init(|| build_library("heddle-posix", FILE).join(FILE))
+}
+
+/// Returns the program `c/share.c`.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    let compile = || {
+        let folder = temp_dir();
+        let output = folder.path().join("share");
+        let source = workspace_root().join("crates/posix/tests/c/share.c");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O2", "-Wall", "-Werror", "-pthread", "-o"]).args([&output, &source]);
+        assert!(compiler.status().expect("a compiler").success());
+        (folder, output)
+    };
+    &PROGRAM.get_or_init(compile).1
+}
+
+/// A broker of the last usable CPU.
+struct Share {
+    folder: TempDir,
+    broker: Option<(UnixStream, JoinHandle<()>)>,
+}
+
+impl Share {
+    fn new() -> Share {
+        let mut share = Share { folder: temp_dir(), broker: None };
+        share.start();
+        share
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("share.sock")
+    }
+
+    fn start(&mut self) {
+        let cpu = *heddle_sys::thread::affinity().unwrap().last().unwrap();
+        let text = format!("cpus = \"{cpu}\"\nsocket = \"{}\"\n", self.socket().display());
+        let file = self.folder.path().join("cores.toml");
+        fs::write(&file, text).unwrap();
+        let config = Config::read(&file).unwrap();
+        let broker = Broker::start(config, &file, Options::default()).unwrap();
+        let (stop, stopped) = UnixStream::pair().unwrap();
+        let thread = std::thread::spawn(move || drop(broker.run(stopped).unwrap()));
+        self.broker = Some((stop, thread));
+    }
+
+    fn stop(&mut self) {
+        if let Some((mut stop, thread)) = self.broker.take() {
+            stop.write_all(&[0]).unwrap();
+            thread.join().unwrap();
+        }
+    }
+
+    fn report(&self) -> Report {
+        query(&self.socket()).unwrap()
+    }
+
+    /// Starts the program as a member of this class and name.
+    fn member(&self, name: &str, class: &str, arguments: &[&str]) -> Member {
+        let counter = self.folder.path().join(format!("{name}.count"));
+        fs::write(&counter, [0; 8]).unwrap();
+        let mut command = Command::new(program());
+        command.arg(&counter).args(arguments).stdin(Stdio::null());
+        command.env("LD_PRELOAD", library()).env("HEDDLE_POLICY", "two-queue:quantum=200us");
+        command.env("HEDDLE_SHARE", self.socket());
+        command.env("HEDDLE_SHARE_CLASS", class).env("HEDDLE_SHARE_NAME", name);
+        Member { running: Running::start(&mut command), counter: File::open(counter).unwrap() }
+    }
+
+    fn batch(&self, name: &str) -> Member {
+        let batch = self.member(name, "be", &["batch", "2"]);
+        until("the batch program computes", || batch.done() > 0);
+        batch
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Member {
+    running: Running,
+    counter: File,
+}
+
+impl Member {
+    /// Returns how much it has done.
+    fn done(&self) -> u64 {
+        let mut count = [0; 8];
+        self.counter.read_exact_at(&mut count, 0).unwrap();
+        u64::from_ne_bytes(count)
+    }
+
+    /// Waits until it has done more.
+    fn goes_on(&self) {
+        let before = self.done();
+        until("the program goes on", || self.done() > before + 10);
+    }
+
+    /// Waits until it ends, and checks that it found nothing wrong.
+    fn succeeds(mut self) {
+        until("the program ends", || self.running.has_ended());
+        assert_eq!(self.running.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_service_and_a_batch_program_take_turns() {
+    let share = Share::new();
+    let batch = share.batch("batch");
+    let service = share.member("service", "lc", &["service", "4", "250"]);
+    until("both are members", || share.report().apps.len() == 2);
+    until("both have had the CPU", || {
+        share.report().apps.iter().all(|app| app.cpus[0].active_ns > 0 && app.cpus[0].switches > 1)
+    });
+    let before = batch.done();
+    service.succeeds();
+    until("the service is gone", || share.report().apps.len() == 1);
+    assert!(batch.done() > before, "the batch program computes beside the service");
+    batch.goes_on();
+    let report = share.report();
+    assert_eq!(report.share.realtime && report.apps[0].cpus[0].broken > 0, false, "{report:?}");
+}
+
+#[test]
+fn the_kill_of_a_batch_program_at_any_moment_loses_no_round_of_a_service() {
+    let share = Share::new();
+    let mut service = share.member("service", "lc", &["service", "4", "600"]);
+    let mut kills = 0;
+    while !service.running.has_ended() {
+        let batch = share.batch(&format!("batch{kills}"));
+        // Somewhere between two rounds of the service.
+        std::thread::sleep(std::time::Duration::from_micros(kills * 977 % 5000));
+        batch.running.signal(Signal::KILL);
+        kills += 1;
+    }
+    service.succeeds();
+    assert!(kills > 3, "{kills} kills");
+}
+
+#[test]
+fn the_kill_of_a_service_gives_the_cpu_back() {
+    let share = Share::new();
+    let batch = share.batch("batch");
+    for round in 0..10 {
+        let service = share.member(&format!("s{round}"), "lc", &["service", "2", "100000"]);
+        until("the service has begun", || service.done() > 5);
+        std::thread::sleep(std::time::Duration::from_micros(round * 331));
+        service.running.signal(Signal::KILL);
+        batch.goes_on();
+    }
+}
+
+#[test]
+fn one_that_is_stopped_does_not_stop_the_other() {
+    let share = Share::new();
+    let batch = share.batch("batch");
+    let service = share.member("service", "lc", &["service", "2", "100000"]);
+    service.goes_on();
+    batch.running.signal(Signal::STOP);
+    service.goes_on();
+    batch.running.signal(Signal::CONT);
+    batch.goes_on();
+    service.running.signal(Signal::STOP);
+    batch.goes_on();
+    service.running.signal(Signal::CONT);
+    service.goes_on();
+    batch.goes_on();
+}
+
+#[test]
+fn members_go_on_without_a_broker_and_find_the_next() {
+    let mut share = Share::new();
+    let batch = share.batch("batch");
+    let service = share.member("service", "lc", &["service", "2", "100000"]);
+    service.goes_on();
+    share.stop();
+    for _ in 0..3 {
+        service.goes_on();
+        batch.goes_on();
+    }
+    share.start();
+    until("both are members again", || share.report().apps.len() == 2);
+    service.goes_on();
+    batch.goes_on();
+    until("both have had the CPU", || {
+        share.report().apps.iter().all(|app| app.cpus[0].switches > 1)
+    });
+}
+
+#[test]
+fn ten_programs_share_one_cpu() {
+    let share = Share::new();
+    let batches: Vec<Member> = (0..5).map(|n| share.batch(&format!("batch{n}"))).collect();
+    let names: Vec<String> = (0..5).map(|n| format!("service{n}")).collect();
+    let services: Vec<Member> =
+        names.iter().map(|name| share.member(name, "lc", &["service", "3", "50"])).collect();
+    services.into_iter().for_each(Member::succeeds);
+    batches.iter().for_each(Member::goes_on);
+}
+
+#[test]
+fn a_program_that_finds_no_broker_says_so_and_does_not_start() {
+    let folder = temp_dir();
+    let mut command = Command::new(program());
+    let counter = folder.path().join("count");
+    fs::write(&counter, [0; 8]).unwrap();
+    command.arg(&counter).args(["service", "1", "1"]);
+    command.env("LD_PRELOAD", library()).env("HEDDLE_SHARE", folder.path().join("none.sock"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("no broker answers") && said.contains("heddle share serve"), "{said}");
+}
