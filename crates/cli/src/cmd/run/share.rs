@@ -2,6 +2,12 @@
 
 use std::path::Path;
 
+use anyhow::Context as _;
+use heddle_agent::guardian::cpus;
+use heddle_broker::query;
+use heddle_sys::scheduling::{self, Scheduling};
+use heddle_sys::thread;
+
 use super::Args;
 use super::settings::Setting;
 use crate::cmd::share::{Site, launch};
@@ -34,18 +40,26 @@ pub fn rules(args: &Args) -> Result<Vec<&str>, Usage> {
     }
 }
 
-/// Returns the variables by which the runtime joins the share; starts its broker if none answers.
+/// Returns the variables by which the runtime joins the share; starts its broker if none answers. What a best-effort
+/// program does before it is a member, or never becomes one (a process of a compile job has one thread), is confined to
+/// the shared CPUs, below everything else there.
 ///
 /// # Errors
 /// If the broker cannot be started.
 pub fn environment(args: &Args) -> anyhow::Result<Vec<Setting>> {
     let Some(file) = &args.share else { return Ok(Vec::new()) };
     let socket = launch::find_or_start(file)?;
+    let cpus = query(&socket)?.share.cpus;
     let class = args.class.iter().find(|class| CLASSES.contains(&class.as_str()));
+    if class.is_some_and(|class| class == "be") {
+        thread::pin(&cpus).context("cannot confine the program to the shared CPUs")?;
+        scheduling::set(0, Scheduling::IDLE).context("cannot make the program idle")?;
+    }
     let name = Path::new(&args.command[0]).file_name().unwrap_or(&args.command[0]);
     Ok(vec![
         ("HEDDLE_SHARE", socket.to_string_lossy().into_owned()),
         ("HEDDLE_SHARE_CLASS", class.cloned().unwrap_or_else(|| "lc".into())),
         ("HEDDLE_SHARE_NAME", name.to_string_lossy().into_owned()),
+        ("HEDDLE_SHARE_CPUS", cpus::format(&cpus.into_iter().collect())),
     ])
 }
