@@ -71,7 +71,7 @@ pub struct CpuSlot {
     pub since: AtomicU64,
     /// The worker's kernel thread.
     pub tid: AtomicU32,
-    /// Times that the CPU came from another application.
+    /// Times that it became active.
     pub switches: AtomicU64,
     /// How many of its own hand-overs broke the Single Binding Rule (Skyloft, section 3.3): the next worker ran before
     /// this one slept.

@@ -1,0 +1,376 @@
+//! A member: the calling process as one application of a share.
+
+mod broker;
+mod own_cpu;
+mod watch;
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use heddle_sys::memory::SharedMemory;
+use heddle_sys::scheduling::{self, Scheduling};
+use heddle_sys::{clock, thread};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use self::broker::{Admission, Rejoin, ask_to_join};
+use self::own_cpu::{OwnCpu, add};
+use crate::abi::{APPS, AppEntry, AppHeader, BrokerHeader, CpuSlot};
+use crate::abi::{app_size, broker_size, turns_at};
+use crate::handover::{self, State};
+use crate::wire::{self, Message};
+
+pub use self::broker::connect_to;
+pub use self::watch::Watched;
+
+/// What an application is to its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Latency-critical: it has a CPU as soon as it asks.
+    Critical,
+    /// Best-effort: it has what the others leave.
+    BestEffort,
+}
+
+impl std::str::FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Kind, String> {
+        match text {
+            "lc" => Ok(Kind::Critical),
+            "be" => Ok(Kind::BestEffort),
+            _ => Err(format!("no class `{text}`; there are: lc (latency-critical), be (best-effort)")),
+        }
+    }
+}
+
+/// Why a process could not join a share.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// Nothing listens there.
+    #[error("no broker answers at {}: {source}; start one with `heddle share serve`", .at.display())]
+    NoBroker {
+        /// The broker's socket.
+        at: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The broker's reason.
+    #[error("the broker refuses: {0}")]
+    Refused(String),
+    /// The broker does not keep to the protocol.
+    #[error("the broker at {} speaks another language: {why}", .at.display())]
+    Protocol {
+        /// The broker's socket.
+        at: PathBuf,
+        /// What was wrong.
+        why: String,
+    },
+    /// The system refuses.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// What only this process knows about one of its CPUs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Local {
+    /// Its worker has the priority of one that sleeps.
+    raised: AtomicBool,
+    /// When its worker last slept or waited.
+    slept_at: AtomicU64,
+    /// When it was last asked again.
+    asked_at: AtomicU64,
+    told_at: AtomicU64,
+    /// When the [`WINDOW`] began, and for how long members had been active by then.
+    window_began: AtomicU64,
+    active_then: AtomicU64,
+    /// It is to become ordinary for a while.
+    rest: AtomicBool,
+    /// Since when its worker computes as an ordinary thread, and holds no CPU; 0 if it does not.
+    ordinary_since: AtomicU64,
+    /// For how long others had been active then.
+    others_then: AtomicU64,
+    /// Its worker is an ordinary thread until it is next heard of.
+    demoted: AtomicBool,
+    /// The waits in a row that nothing ended.
+    idle_yields: AtomicU32,
+}
+
+/// See the module. It lives as long as the process.
+#[derive(Debug)]
+pub struct Member {
+    me: AtomicUsize,
+    cpus: Box<[u32]>,
+    broker: SharedMemory,
+    own: SharedMemory,
+    peers: Box<[SharedMemory]>,
+    /// The peers whose memory is mapped.
+    mapped: AtomicU32,
+    /// The pipes by which peers are asked, one for each CPU: a descriptor that stays, and stands for `/dev/null` while
+    /// there is no peer.
+    pipes: Box<[AtomicI32]>,
+    /// The reading ends of the pipes by which others ask this member.
+    asked_by: Box<[OwnedFd]>,
+    locals: Box<[Local]>,
+    /// The signal that an ask sends to a worker.
+    signal: i32,
+    /// The priority of active workers; 0 where they are ordinary threads.
+    priority: AtomicU32,
+    /// No broker has it as a member: its workers are ordinary threads and do not wait.
+    removed: AtomicBool,
+    socket: Mutex<Option<OwnedFd>>,
+}
+
+/// A thread's part in a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thread {
+    /// It works for a shared CPU (an index).
+    Worker(usize),
+    /// It serves the workers and never computes for long.
+    Helper,
+}
+
+impl Member {
+    /// Makes the calling process a member of the share whose broker listens at `path`. Those who ask one of its workers
+    /// to make way send it `signal`.
+    ///
+    /// # Errors
+    /// See [`JoinError`]; nothing is left behind.
+    pub fn join(
+        path: &Path,
+        name: &str,
+        kind: Kind,
+        signal: i32,
+    ) -> Result<&'static Member, JoinError> {
+        let admission = ask_to_join(path, name, kind)?;
+        let system = |what| move |source| JoinError::System { what, source };
+        let cpus = admission.cpus.clone();
+        let reserve = |len| SharedMemory::reserve(len).map_err(system("reserve memory"));
+        let (own, broker) = (reserve(app_size(cpus.len()))?, reserve(broker_size(cpus.len()))?);
+        let peers = (0..APPS).map(|_| reserve(app_size(cpus.len()))).collect::<Result<_, _>>()?;
+        let pipes = cpus.iter().map(|_| pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK));
+        let pipes = pipes.collect::<Result<Vec<_>, _>>();
+        let pipes = pipes.map_err(|error| system("make pipes")(error.into()))?;
+        let (asked_by, askers): (Vec<OwnedFd>, Vec<OwnedFd>) = pipes.into_iter().unzip();
+        let member = Member {
+            me: AtomicUsize::new(admission.app),
+            broker,
+            own,
+            peers,
+            mapped: AtomicU32::new(0),
+            pipes: (0..APPS * cpus.len()).map(|_| AtomicI32::new(-1)).collect(),
+            asked_by: asked_by.into(),
+            locals: cpus.iter().map(|_| Local::default()).collect(),
+            cpus: cpus.into(),
+            signal,
+            priority: AtomicU32::new(0),
+            removed: AtomicBool::new(false),
+            socket: Mutex::new(None),
+        };
+        let member: &'static Member = Box::leak(Box::new(member));
+        member.begin(&admission).map_err(system("map the share's memory"))?;
+        let ready = |socket: &OwnedFd| {
+            let fds: Vec<_> = askers.iter().map(AsFd::as_fd).collect();
+            wire::send(socket, &Message::Ready, &fds)
+        };
+        ready(&admission.socket).map_err(system("write to the broker"))?;
+        let again = Rejoin { path: path.into(), name: name.into(), kind, askers };
+        member.listen_in_thread(admission.socket, again).map_err(system("start a thread"))?;
+        Ok(member)
+    }
+
+    /// Maps the memory of an admission in place of what was there.
+    fn begin(&self, admission: &Admission) -> io::Result<()> {
+        self.mapped.store(0, Ordering::SeqCst);
+        self.broker.map(&admission.broker, false)?;
+        self.own.map(&admission.own, true)?;
+        self.me.store(admission.app, Ordering::SeqCst);
+        let priority = self.header().priority.load(Ordering::Relaxed);
+        if priority != self.priority.load(Ordering::Relaxed) {
+            self.set_priority_of_workers(priority);
+        }
+        *self.socket.lock().unwrap_or_else(|e| e.into_inner()) =
+            Some(admission.socket.try_clone()?);
+        self.removed.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Returns the shared CPUs, by the system's numbers.
+    pub fn cpus(&self) -> &[u32] {
+        &self.cpus
+    }
+
+    /// Prepares the calling thread.
+    pub fn adopt_thread(&self, part: Thread) {
+        let priority = self.priority.load(Ordering::Relaxed);
+        match part {
+            Thread::Worker(cpu) => {
+                let tid = thread::id();
+                self.slot(cpu).tid.store(tid, Ordering::Relaxed);
+                self.locals[cpu].raised.store(true, Ordering::Relaxed);
+                self.has_slept(cpu);
+                // Without it the member is asked in vain, and its own ticker finds out.
+                let _ = scheduling::signal_on_input(&self.asked_by[cpu], tid, self.signal);
+            }
+            Thread::Helper => {}
+        }
+        if priority != 0 && !self.removed.load(Ordering::Relaxed) {
+            let _ = scheduling::set(0, Scheduling::fifo(priority + 1));
+        }
+    }
+
+    /// Makes the workers real-time threads of this priority, or ordinary ones if it is 0.
+    fn set_priority_of_workers(&self, priority: u32) {
+        self.priority.store(priority, Ordering::SeqCst);
+        let to = if priority == 0 { Scheduling::ORDINARY } else { Scheduling::fifo(priority) };
+        let workers = (0..self.cpus.len()).map(|cpu| self.slot(cpu).tid.load(Ordering::Relaxed));
+        for worker in workers.filter(|&tid| tid != 0) {
+            let _ = scheduling::set(worker, to);
+        }
+    }
+
+    /// The worker of `cpu`, the caller, has work: waits until it is active.
+    pub fn enter(&self, cpu: usize) {
+        if self.is_removed() {
+            return;
+        }
+        let own = OwnCpu { member: self, cpu };
+        self.has_slept(cpu);
+        handover::enter(&own);
+        own.lower();
+        self.became_active(cpu);
+    }
+
+    /// The worker of `cpu`, the caller, which is active and has no work, is about to sleep.
+    pub fn leave(&self, cpu: usize) {
+        if self.is_removed() {
+            return;
+        }
+        let own = OwnCpu { member: self, cpu };
+        if !own.ends_ordinary() {
+            self.stops_being_active(cpu);
+            handover::leave(&own);
+            own.raise();
+        }
+    }
+
+    /// The worker of `cpu`, the caller, which [was asked](Member::is_asked) to, makes way for those before it, and waits
+    /// until it may go on.
+    ///
+    /// One that has computed for long goes on as an ordinary thread for a while, below all members: it holds no CPU
+    /// then, and takes it again at the end of that.
+    pub fn make_way(&self, cpu: usize) {
+        if self.is_removed() {
+            return;
+        }
+        let own = OwnCpu { member: self, cpu };
+        self.drain(cpu);
+        if own.ends_ordinary() {
+            return self.enter(cpu);
+        }
+        self.stops_being_active(cpu);
+        if self.locals[cpu].rest.swap(false, Ordering::Relaxed) {
+            handover::leave(&own);
+            return own.become_ordinary();
+        }
+        add(&self.slot(cpu).made_way, 1);
+        handover::make_way(&own);
+        self.became_active(cpu);
+    }
+
+    /// Returns whether the worker of `cpu` is to call [`Member::make_way`]. Some 50 ns; safe in a signal handler.
+    #[inline]
+    pub fn is_asked(&self, cpu: usize) -> bool {
+        let own = OwnCpu { member: self, cpu };
+        if self.is_removed() {
+            return false;
+        }
+        if State::of(self.slot(cpu).state.load(Ordering::Relaxed)) != State::Active {
+            return own.is_ordinary() && own.was_ordinary_for_long();
+        }
+        self.locals[cpu].rest.load(Ordering::Relaxed)
+            || handover::rival(&own).is_some()
+            || self.slice_is_over(cpu)
+    }
+
+    /// The worker of `cpu` begins to use real-time.
+    fn has_slept(&self, cpu: usize) {
+        self.locals[cpu].slept_at.store(clock::now().0, Ordering::Relaxed);
+    }
+
+    fn became_active(&self, cpu: usize) {
+        let (slot, now) = (self.slot(cpu), clock::now().0);
+        let waited = now.saturating_sub(slot.since.load(Ordering::Relaxed));
+        add(&slot.waited_ns, waited);
+        slot.longest_wait_ns.fetch_max(waited, Ordering::Relaxed);
+        slot.since.store(now, Ordering::Relaxed);
+        add(&slot.switches, 1);
+    }
+
+    fn stops_being_active(&self, cpu: usize) {
+        let (slot, now) = (self.slot(cpu), clock::now().0);
+        add(&slot.active_ns, now.saturating_sub(slot.since.load(Ordering::Relaxed)));
+        slot.since.store(now, Ordering::Relaxed);
+    }
+
+    /// Empties the pipe by which the member was asked.
+    fn drain(&self, cpu: usize) {
+        let mut bytes = [0; 64];
+        while rustix::io::read(&self.asked_by[cpu], &mut bytes).is_ok_and(|n| n == bytes.len()) {}
+    }
+
+    fn me(&self) -> usize {
+        self.me.load(Ordering::Relaxed) % APPS
+    }
+
+    /// Returns whether the process is no member any more, or is the child of one.
+    #[inline]
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Relaxed)
+    }
+
+    /// In the child of a fork, which is no member and has none of the memory.
+    pub fn forget_in_child(&self) {
+        self.removed.store(true, Ordering::SeqCst);
+    }
+
+    fn header(&self) -> &BrokerHeader {
+        // SAFETY: mapped for as long as the process lives, large enough, aligned to a page, all atomics.
+        unsafe { &*self.broker.base().cast() }
+    }
+
+    fn entry(&self, app: usize) -> &AppEntry {
+        let at = size_of::<BrokerHeader>() + app % APPS * size_of::<AppEntry>();
+        // SAFETY: as above, and within `broker_size`.
+        unsafe { &*self.broker.base().add(at).cast() }
+    }
+
+    fn turn(&self, cpu: usize) -> u32 {
+        assert!(cpu < self.cpus.len());
+        // SAFETY: as above; the CPU is one of those for which the memory was sized.
+        let turn: &AtomicU32 =
+            unsafe { &*self.broker.base().add(turns_at() + cpu * size_of::<AtomicU32>()).cast() };
+        turn.load(Ordering::Relaxed)
+    }
+
+    fn slot_in(&self, memory: &SharedMemory, cpu: usize) -> &CpuSlot {
+        assert!(cpu < self.cpus.len());
+        let at = size_of::<AppHeader>() + cpu * size_of::<CpuSlot>();
+        // SAFETY: as above; each member's memory has that size, and what is not mapped reads as zero.
+        unsafe { &*memory.base().add(at).cast() }
+    }
+
+    /// Returns the slot that this member writes.
+    fn slot(&self, cpu: usize) -> &CpuSlot {
+        self.slot_in(&self.own, cpu)
+    }
+}

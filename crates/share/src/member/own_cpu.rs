@@ -1,0 +1,255 @@
+//! One CPU as a member's own worker there reaches it: the protocol's words in shared memory, and how the kernel sees the
+//! worker.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use heddle_core::Ns;
+use heddle_sys::scheduling::{self, Scheduling};
+use heddle_sys::{clock, futex, thread};
+
+use super::{Local, Member};
+use crate::abi::{APPS, CpuSlot};
+use crate::handover::{self, Cpu, NOBODY, State, Woken};
+
+/// How long a waiter sleeps before it looks again by itself.
+const LOOK_AGAIN: Ns = Ns::from_ms(2);
+
+/// How often a worker looks how much of its CPU real-time threads have used. If it was most of it, the worker computes as
+/// an ordinary thread for a while: the kernel stops all real-time threads of a CPU that have used 95 % of a second, for
+/// the rest of it, and since Linux 6.12 ordinary threads that wait get a twentieth, in one piece of 50 ms.
+const WINDOW: Ns = Ns::from_ms(50);
+/// That while, of which others' real time is no part.
+const ORDINARY_FOR: Ns = Ns::from_us(3500);
+
+/// A sleep that is one: a timer that has expired before the thread is off its CPU lets it go on, and for the kernel it
+/// has not slept.
+const NAP: Ns = Ns::from_us(20);
+
+pub(super) fn add(counter: &AtomicU64, more: u64) {
+    // One writer.
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+/// One CPU, for the member's worker there.
+pub(super) struct OwnCpu<'a> {
+    pub(super) member: &'a Member,
+    pub(super) cpu: usize,
+}
+
+impl OwnCpu<'_> {
+    fn local(&self) -> &Local {
+        &self.member.locals[self.cpu]
+    }
+
+    fn slot_of(&self, app: usize) -> &CpuSlot {
+        match app == self.member.me() {
+            true => self.member.slot(self.cpu),
+            false => self.member.slot_in(&self.member.peers[app % APPS], self.cpu),
+        }
+    }
+
+    /// Gives the calling worker, which is about to sleep, the priority of those that are to be heard at once. One that
+    /// all others are before would only disturb them: it runs when they sleep.
+    pub(super) fn raise(&self) {
+        let priority = self.member.priority.load(Ordering::Relaxed);
+        let may_be_next = || handover::has_peer_behind(self);
+        if priority != 0
+            && !self.local().raised.load(Ordering::Relaxed)
+            && may_be_next()
+        {
+            self.local().raised.store(true, Ordering::Relaxed);
+            set_priority(priority + 1);
+        }
+    }
+
+    /// Gives the calling worker the priority of those that compute.
+    pub(super) fn lower(&self) {
+        let priority = self.member.priority.load(Ordering::Relaxed);
+        let local = self.local();
+        if priority != 0 && local.raised.swap(false, Ordering::Relaxed) {
+            set_priority(priority);
+        } else if local.demoted.swap(false, Ordering::Relaxed) {
+            let _ = scheduling::set(0, Scheduling::fifo(priority));
+        }
+    }
+
+    /// Makes the calling worker, which has left the CPU, an ordinary thread that computes while no member does.
+    pub(super) fn become_ordinary(&self) {
+        // For the kernel's limit of a thread's real-time, which begins anew when the thread has slept.
+        thread::sleep(NAP);
+        let local = self.local();
+        local.others_then.store(self.others_active(), Ordering::Relaxed);
+        local.ordinary_since.store(clock::now().0, Ordering::Relaxed);
+        let _ = scheduling::set(0, Scheduling::ORDINARY);
+    }
+
+    /// Ends what [`OwnCpu::become_ordinary`] began: the calling worker is about to want the CPU, or to sleep. Returns
+    /// false if it was not ordinary.
+    pub(super) fn ends_ordinary(&self) -> bool {
+        let was = self.local().ordinary_since.swap(0, Ordering::Relaxed) != 0;
+        let priority = self.member.priority.load(Ordering::Relaxed);
+        if was && priority != 0 {
+            let _ = scheduling::set(0, Scheduling::fifo(priority + 1));
+            self.local().raised.store(true, Ordering::Relaxed);
+        }
+        was
+    }
+
+    pub(super) fn is_ordinary(&self) -> bool {
+        self.local().ordinary_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns whether ordinary threads have had the CPU for long enough since the worker is one.
+    pub(super) fn was_ordinary_for_long(&self) -> bool {
+        let (local, now) = (self.local(), clock::now().0);
+        let passed = now.saturating_sub(local.ordinary_since.load(Ordering::Relaxed));
+        let others =
+            self.others_active().saturating_sub(local.others_then.load(Ordering::Relaxed));
+        passed >= ORDINARY_FOR.0
+            && (passed.saturating_sub(others) >= ORDINARY_FOR.0 || !handover::has_better(self))
+    }
+
+    /// Returns for how long the other members have been active on this CPU, by their own word.
+    fn others_active(&self) -> u64 {
+        let now = clock::now().0;
+        handover::others(self).map(|app| self.active(app, now)).fold(0, u64::saturating_add)
+    }
+
+    fn active(&self, app: usize, now: u64) -> u64 {
+        let slot = self.slot_of(app);
+        let is_active = State::of(slot.state.load(Ordering::Relaxed)) == State::Active;
+        let current = now.saturating_sub(slot.since.load(Ordering::Relaxed));
+        let before = slot.active_ns.load(Ordering::Relaxed);
+        if is_active { before.saturating_add(current) } else { before }
+    }
+
+    /// Returns whether members have used most of this CPU in real time, once in each window; for a member that is before
+    /// others, whether it has by itself: as long as it leaves them something, they see to that.
+    pub(super) fn has_used_up_realtime(&self, now: u64) -> bool {
+        let local = self.local();
+        let elapsed = now.saturating_sub(local.window_began.load(Ordering::Relaxed));
+        if elapsed < WINDOW.0 {
+            return false;
+        }
+        let others = if handover::has_worse(self) { 0 } else { self.others_active() };
+        let active = others.saturating_add(self.active(self.me(), now));
+        local.window_began.store(now, Ordering::Relaxed);
+        let used = active.saturating_sub(local.active_then.swap(active, Ordering::Relaxed));
+        // Handing over is real time too, and in nobody's account.
+        used >= elapsed - elapsed / 5
+    }
+
+    /// Waits as a thread that could run: it does when the active one sleeps or yields. Only where there are two.
+    fn yields(&self) -> bool {
+        self.member.priority.load(Ordering::Relaxed) != 0 && self.members().count_ones() == 2
+    }
+}
+
+/// Sets the calling thread's real-time priority; the broker or a watchdog may have taken that away.
+fn set_priority(priority: u32) {
+    if !scheduling::set_own_priority(priority) {
+        let _ = scheduling::set(0, Scheduling::fifo(priority));
+    }
+}
+
+/// Yields in a row after which a waiter sleeps, lest it spins beside one that is stopped.
+const YIELDS: u32 = 100;
+
+impl Cpu for OwnCpu<'_> {
+    fn me(&self) -> usize {
+        self.member.me()
+    }
+
+    fn members(&self) -> u32 {
+        let members = self.member.header().members.load(Ordering::Acquire);
+        members & self.member.mapped.load(Ordering::Acquire) | 1 << self.me()
+    }
+
+    fn rank(&self, app: usize) -> u32 {
+        self.member.entry(app).rank.load(Ordering::Relaxed)
+    }
+
+    fn turn(&self) -> u32 {
+        self.member.turn(self.cpu)
+    }
+
+    fn word(&self, app: usize) -> u32 {
+        self.slot_of(app).state.load(Ordering::Acquire)
+    }
+
+    fn set_word(&self, word: u32) {
+        self.slot_of(self.me()).state.store(word, Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    fn since(&self, app: usize) -> u64 {
+        self.slot_of(app).since.load(Ordering::Relaxed)
+    }
+
+    fn begin_want(&self) {
+        let slot = self.slot_of(self.me());
+        slot.since.store(clock::now().0, Ordering::Relaxed);
+        slot.waits_on.store(NOBODY, Ordering::Relaxed);
+        self.local().idle_yields.store(0, Ordering::Relaxed);
+    }
+
+    fn waits_on(&self, app: usize) -> u32 {
+        self.slot_of(app).waits_on.load(Ordering::Acquire)
+    }
+
+    fn sleep(&self, app: usize, word: u32) -> Woken {
+        self.lower();
+        let idle_yields = &self.local().idle_yields;
+        let yields = self.yields() && idle_yields.load(Ordering::Relaxed) < YIELDS;
+        let on = if yields { NOBODY } else { app as u32 };
+        self.slot_of(self.me()).waits_on.store(on, Ordering::Release);
+        fence(Ordering::SeqCst);
+        let moved = || self.word(app) != word;
+        if yields {
+            if !moved() {
+                scheduling::yield_to_equals();
+            }
+        } else {
+            let set = 1 << self.me();
+            let slot = self.slot_of(app);
+            if futex::wait_shared(&slot.state, word, set, Some(LOOK_AGAIN)) {
+                idle_yields.store(0, Ordering::Relaxed);
+                return Woken::Moved;
+            }
+        }
+        if moved() || self.member.priority.load(Ordering::Relaxed) == 0 {
+            return Woken::Moved;
+        }
+        idle_yields.fetch_add(1, Ordering::Relaxed);
+        Woken::StandIn
+    }
+
+    fn wake(&self, app: usize, waiter: usize) {
+        futex::wake_shared(&self.slot_of(app % APPS).state, 1 << (waiter % APPS));
+    }
+
+    fn ask(&self, app: usize) {
+        add(&self.slot_of(self.me()).asked, 1);
+        let pipe = &self.member.pipes[(app % APPS) * self.member.cpus.len() + self.cpu];
+        write_byte(pipe.load(Ordering::Relaxed));
+    }
+
+    fn broke_rule(&self) {
+        add(&self.slot_of(self.me()).broken, 1);
+    }
+
+    fn stands_in(&self) {
+        add(&self.slot_of(self.me()).stood_in, 1);
+    }
+}
+
+/// Writes to a pipe that the reader has not emptied, or to no pipe at all: then nothing happens.
+fn write_byte(fd: RawFd) {
+    if fd >= 0 {
+        let byte = [0_u8];
+        let args = [fd as usize, byte.as_ptr() as usize, 1, 0, 0, 0];
+        // SAFETY: the kernel reads one byte; the descriptor is a pipe's or `/dev/null`'s for the rest of the process.
+        unsafe { heddle_sys::syscall::call(libc::SYS_write, args) };
+    }
+}

@@ -1,0 +1,121 @@
+//! Looking after a member's CPUs from a thread of its own, each millisecond while it has work.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use heddle_core::Ns;
+use heddle_sys::clock;
+use heddle_sys::scheduling::{self, Scheduling};
+
+use super::{Member, OwnCpu};
+use crate::handover::{self, Cpu as _, State};
+use crate::wire::{self, Message};
+
+/// How long a member waits before it asks again, and before it tells the broker.
+const ASK_AGAIN: Ns = Ns::from_ms(1);
+const TELL: Ns = Ns::from_ms(10);
+
+/// A worker that has not slept for so long does the same: the kernel ends processes whose real-time threads never sleep.
+const REST_AFTER: Ns = Ns::from_ms(150);
+/// After this it is made an ordinary thread until it is next heard of.
+const DEMOTE_AFTER: Ns = Ns::from_ms(300);
+
+/// What [`Member::watch`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// The worker does not want the CPU.
+    Idle,
+    /// It has the CPU or wants it.
+    Busy,
+    /// It must be interrupted, because it is to make way or has run for long without sleeping.
+    MakeWay,
+}
+
+impl Member {
+    /// Returns whether another member of the same rank waits, and the CPU has been active for its slice.
+    pub(super) fn slice_is_over(&self, cpu: usize) -> bool {
+        let own = OwnCpu { member: self, cpu };
+        handover::equal(&own).is_some() && {
+            let weight = self.entry(self.me()).weight.load(Ordering::Relaxed).clamp(1, 1 << 20);
+            let slice = self.header().slice.load(Ordering::Relaxed).min(1 << 40);
+            let active = clock::now().0.saturating_sub(self.slot(cpu).since.load(Ordering::Relaxed));
+            active >= slice.saturating_mul(weight.into()) / 1024
+        }
+    }
+
+    /// Looks after `cpu`, each millisecond while its worker has work, on a thread of its own.
+    pub fn watch(&self, cpu: usize) -> Watched {
+        if self.is_removed() {
+            return Watched::Idle;
+        }
+        let (own, local, now) = (OwnCpu { member: self, cpu }, &self.locals[cpu], clock::now().0);
+        let since = self.slot(cpu).since.load(Ordering::Relaxed);
+        match State::of(self.slot(cpu).state.load(Ordering::Acquire)) {
+            State::Idle if own.is_ordinary() => {
+                if own.was_ordinary_for_long() {
+                    // Below the others' real-time threads it would not hear that it may be one again.
+                    let priority = self.priority.load(Ordering::Relaxed) + 1;
+                    let tid = self.slot(cpu).tid.load(Ordering::Relaxed);
+                    let _ = scheduling::set(tid, Scheduling::fifo(priority));
+                    return Watched::MakeWay;
+                }
+            }
+            State::Idle => return Watched::Idle,
+            State::Wanting => self.insist(&own, now, now.saturating_sub(since)),
+            State::Active => {
+                // One that stood in for it is still there, and may be in its way.
+                if handover::active(&own).is_some() {
+                    self.insist(&own, now, ASK_AGAIN.0);
+                }
+                if self.priority.load(Ordering::Relaxed) != 0 {
+                    let ran = now.saturating_sub(local.slept_at.load(Ordering::Relaxed));
+                    if own.has_used_up_realtime(now) || ran >= REST_AFTER.0 {
+                        local.rest.store(true, Ordering::Relaxed);
+                    }
+                    if ran >= DEMOTE_AFTER.0 {
+                        self.demote_own(cpu);
+                    }
+                }
+                if self.is_asked(cpu) {
+                    return Watched::MakeWay;
+                }
+            }
+        }
+        Watched::Busy
+    }
+
+    /// The worker of `cpu` does not come to a point at which it can rest: it loses its real-time priority until it does.
+    fn demote_own(&self, cpu: usize) {
+        self.has_slept(cpu);
+        self.locals[cpu].demoted.store(true, Ordering::Relaxed);
+        let _ = scheduling::set(self.slot(cpu).tid.load(Ordering::Relaxed), Scheduling::ORDINARY);
+    }
+
+    /// Asks whoever has the CPU again, and tells the broker after a while.
+    fn insist(&self, own: &OwnCpu<'_>, now: u64, waited: u64) {
+        let local = &self.locals[own.cpu];
+        let every = |last: &AtomicU64, period: Ns| {
+            let due = now.saturating_sub(last.load(Ordering::Relaxed)) >= period.0;
+            if due {
+                last.store(now, Ordering::Relaxed);
+            }
+            due
+        };
+        if waited < ASK_AGAIN.0 {
+            return;
+        }
+        if let Some(app) = handover::active(own).filter(|&app| own.rank(app) > own.rank(own.me()))
+            && every(&local.asked_at, ASK_AGAIN)
+        {
+            own.ask(app);
+        }
+        if waited >= TELL.0 && every(&local.told_at, TELL) {
+            self.tell(&Message::Alert(own.cpu as u32));
+        }
+    }
+
+    fn tell(&self, message: &Message) {
+        if let Some(socket) = &*self.socket.lock().unwrap_or_else(|e| e.into_inner()) {
+            let _ = wire::send(socket, message, &[]);
+        }
+    }
+}
