@@ -62,7 +62,9 @@ impl Share {
         let config = Config::read(&file).unwrap();
         let broker = Broker::start(config, &file, Options::default()).unwrap();
         let (stop, stopped) = UnixStream::pair().unwrap();
-        let thread = std::thread::spawn(move || drop(broker.run(stopped).unwrap()));
+        let thread = std::thread::spawn(move || {
+            let _ = broker.run(stopped).unwrap();
+        });
         self.broker = Some((stop, thread));
     }
 
