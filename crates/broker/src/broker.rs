@@ -381,7 +381,7 @@ impl Broker {
         }
         // The client learns of it at once, however long the rest takes.
         let _ = shutdown(&client.socket, Shutdown::Both);
-        self.closing.close(client.uid, [client.socket]);
+        self.closing.close_connection(client.uid, client.socket);
     }
 
     /// Admits a process, which takes part once it says that it is ready.

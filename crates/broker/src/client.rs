@@ -87,3 +87,16 @@ fn whole(text: String, fds: Vec<OwnedFd>) -> io::Result<String> {
     File::from(file).take(MOST).read_to_string(&mut text)?;
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_answer_is_read_from_its_file() {
+        let long = "x".repeat(wire::MAX_ANSWER + 1);
+        let file = crate::status::in_file(&long).unwrap();
+        assert_eq!(whole(String::new(), vec![file]).unwrap(), long);
+        assert_eq!(whole("short".into(), Vec::new()).unwrap(), "short");
+    }
+}

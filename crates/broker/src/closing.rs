@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use heddle_share::wire::{NoMessage, receive_packet};
+use rustix::net::{Shutdown, shutdown};
+
 /// What may wait to be closed, for each user.
 const MOST: usize = 1024;
 
@@ -19,23 +22,35 @@ pub struct Closing {
 
 #[derive(Debug)]
 struct Queue {
-    sender: Sender<OwnedFd>,
+    sender: Sender<(OwnedFd, Content)>,
     waiting: Arc<AtomicUsize>,
 }
 
+/// What is in a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// What a client has sent.
+    Unknown,
+    /// Its connection.
+    Connection,
+}
+
 impl Closing {
-    /// Closes descriptors of user `uid`, soon.
+    /// Closes descriptors that user `uid` has sent, soon.
     pub fn close(&mut self, uid: u32, fds: impl IntoIterator<Item = OwnedFd>) {
-        let mut fds = fds.into_iter().peekable();
-        if fds.peek().is_none() {
-            return;
-        }
+        fds.into_iter().for_each(|fd| self.put(uid, fd, Content::Unknown));
+    }
+
+    /// Closes a connection of user `uid`, soon; the client hears what was said last.
+    pub fn close_connection(&mut self, uid: u32, socket: OwnedFd) {
+        self.put(uid, socket, Content::Connection);
+    }
+
+    fn put(&mut self, uid: u32, fd: OwnedFd, content: Content) {
         let queue = self.users.entry(uid).or_insert_with(Queue::new);
-        for fd in fds {
-            queue.waiting.fetch_add(1, Ordering::Relaxed);
-            // Without a thread it is closed here.
-            let _ = queue.sender.send(fd);
-        }
+        queue.waiting.fetch_add(1, Ordering::Relaxed);
+        // Without a thread it is closed here.
+        let _ = queue.sender.send((fd, content));
     }
 
     /// Returns whether so much of a user waits to be closed that the user's clients must be refused.
@@ -46,20 +61,30 @@ impl Closing {
 
 impl Queue {
     fn new() -> Queue {
-        let (sender, receiver): (Sender<OwnedFd>, Receiver<OwnedFd>) = channel();
+        let (sender, receiver): (_, Receiver<(OwnedFd, Content)>) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let done = Arc::clone(&waiting);
         let work = move || {
-            for fd in receiver {
+            for (fd, content) in receiver {
+                if content == Content::Connection {
+                    drain(&fd);
+                }
                 drop(fd);
                 done.fetch_sub(1, Ordering::Relaxed);
             }
         };
         // The thread ends with the broker.
-        let _ =
-            thread::Builder::new().name("heddle-closing".into()).stack_size(64 << 10).spawn(work);
+        let builder = thread::Builder::new().name("heddle-closing".into());
+        let _ = builder.stack_size(256 << 10).spawn(work);
         Queue { sender, waiting }
     }
+}
+
+/// Reads what a client has sent and was not heard: if it were left, the client would learn of that instead of the
+/// broker's last word. Nothing can be sent any more.
+fn drain(socket: &OwnedFd) {
+    let _ = shutdown(socket, Shutdown::Both);
+    while receive_packet(socket).is_ok_and(|packet| packet.message != Err(NoMessage::Gone)) {}
 }
 
 #[cfg(test)]

@@ -22,13 +22,10 @@ fn connected(share: &Share) -> OwnedFd {
 
 /// Returns the broker's last word to a client.
 fn last_word(socket: &OwnedFd) -> String {
-    let (mut why, mut ends) = (String::new(), 0);
-    // The kernel says once that what the client sent was not read, before what the client has not read.
-    while ends < 2 {
-        match wire::receive(socket) {
-            Ok(Some((Message::Refused(text), _))) => why = text,
-            Ok(Some(_)) => {}
-            Ok(None) | Err(_) => ends += 1,
+    let mut why = String::new();
+    while let Ok(Some((message, _))) = wire::receive(socket) {
+        if let Message::Refused(text) = message {
+            why = text;
         }
     }
     why
