@@ -22,6 +22,7 @@ use heddle_share::abi::{APPS, CPUS};
 use toml::de::{DeTable, DeValue};
 
 use crate::cpus;
+use crate::paths::{Owner, UnusablePath, check_length};
 
 /// The weight of an application that the file does not name.
 const USUAL_WEIGHT: u32 = 1024;
@@ -159,11 +160,22 @@ impl Config {
             "max_apps" => self.max_apps = number(value, 1, APPS as u32)? as usize,
             _ => {
                 let path = PathBuf::from(text(value, "a path, in quotes")?);
-                crate::paths::check_length(&path).map_err(|problem| problem.to_string())?;
+                check_length(&path).map_err(|problem| problem.to_string())?;
                 self.socket = Some(path);
             }
         }
         Ok(())
+    }
+
+    /// Returns where the broker of the share in `file` listens, if `owner` runs it: the path that the file gives, or a
+    /// default that depends on the file's canonical path.
+    ///
+    /// # Errors
+    /// [`UnusablePath::TooLong`].
+    pub fn socket_path(&self, file: &Path, owner: &Owner) -> Result<PathBuf, UnusablePath> {
+        let path = self.socket.clone().unwrap_or_else(|| owner.socket(file));
+        check_length(&path)?;
+        Ok(path)
     }
 
     /// Returns the rank and the weight of an application.
@@ -352,5 +364,35 @@ mod tests {
         for name in ["priority", "cfs", "eevdf", "round-robin", "shinjuku"] {
             assert!(error.contains(name), "{error}");
         }
+    }
+
+    fn owner(uid: u32, runtime_dir: Option<&str>) -> Owner {
+        Owner { uid, runtime_dir: runtime_dir.map(PathBuf::from) }
+    }
+
+    #[test]
+    fn each_file_and_user_has_a_socket() {
+        let config = Config::default();
+        let path = |file: &str, owner: &Owner| config.socket_path(Path::new(file), owner).unwrap();
+        let root = path("/etc/my share.toml", &owner(0, Some("/run/user/0")));
+        let name = root.to_str().unwrap();
+        assert!(
+            name.starts_with("/run/heddle/share/my_share-") && name.ends_with(".sock"),
+            "{name}"
+        );
+        assert_eq!(root, path("/etc/my share.toml", &Owner::root()), "the same each time");
+        assert_ne!(root.file_name(), path("/srv/my share.toml", &Owner::root()).file_name());
+        let user = owner(7, Some("/run/user/7"));
+        assert!(path("/a.toml", &user).starts_with("/run/user/7/heddle/share"));
+        assert!(path("/a.toml", &owner(7, None)).starts_with("/tmp/heddle-7/share"));
+        let given = Config { socket: Some("/x.sock".into()), ..config.clone() };
+        assert_eq!(given.socket_path(Path::new("/a.toml"), &user).unwrap(), Path::new("/x.sock"));
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_refused() {
+        let long = owner(7, Some(&format!("/{}", "x".repeat(90))));
+        let error = Config::default().socket_path(Path::new("/a.toml"), &long).unwrap_err();
+        assert!(error.to_string().contains("at most 107 bytes"), "{error}");
     }
 }

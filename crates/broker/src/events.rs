@@ -49,7 +49,7 @@ impl Events {
     pub fn note(&mut self, at: Ns, kind: Kind, (name, pid): (&str, u32), why: &str) {
         let because = if why.is_empty() { String::new() } else { format!(": {why}") };
         let line = format!("heddle: share: {name} (process {pid}) {}{because}\n", kind.name());
-        // Nobody may read it.
+        // It is lost if there is no reader.
         let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
         if self.0.len() == KEPT {
             self.0.pop_front();

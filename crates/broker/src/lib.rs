@@ -1,7 +1,8 @@
 //! The broker of a share: CPUs that several applications use together, one at a time on each.
 //!
 //! Members hand CPUs over by themselves ([`heddle_share`]). The broker admits them, ranks them, lets them be real-time,
-//! takes out those that die, and takes CPUs from those that do not give them back. `docs/design/share.md` is the design.
+//! takes out those that die, and takes CPUs from those that do not give them back. The design is in
+//! `docs/design/share.md`.
 //!
 //! # Invariants
 //!
@@ -29,11 +30,13 @@ mod overtime;
 mod paths;
 mod realtime;
 mod report;
+mod start;
 mod status;
 
-pub use broker::{Broker, End, Options, StartError};
+pub use broker::{Broker, End};
 pub use client::{QueryError, query};
 pub use config::{Config, ConfigError, Realtime};
 pub use listen::group_number;
 pub use paths::{Owner, UnusablePath};
 pub use report::{AppReport, CoreReport, CpuReport, EventReport, Report, ShareReport};
+pub use start::{Options, StartError};

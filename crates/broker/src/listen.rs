@@ -11,7 +11,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 
-use crate::broker::{Options, StartError};
+use crate::start::{Options, StartError};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;

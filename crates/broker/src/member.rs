@@ -96,7 +96,7 @@ mod tests {
     use rustix::pipe::{PipeFlags, pipe_with};
 
     #[test]
-    fn pipes_are_told_from_other_files() {
+    fn pipes_are_distinguished_from_other_files() {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         assert!(are_pipes(&[reader, writer]));
         let file: OwnedFd = File::open("/proc/self/status").unwrap().into();

@@ -1,8 +1,8 @@
 //! Members that keep a CPU which others have been waiting for.
 //!
-//! A member that waits tells the broker, again and again. The broker notes since when it has seen the same one active
-//! with the same word: that it moved on meanwhile cannot be overlooked, since each step changes the word. The times that
-//! members write are not used.
+//! A member that waits complains to the broker, again and again. The broker notes since when it has seen the same one
+//! active with the same word: that it moved on meanwhile cannot be overlooked, since each step changes the word. The
+//! times that members write are not used.
 
 use heddle_core::Ns;
 use heddle_share::Slot;
@@ -16,7 +16,7 @@ const SLICES: u64 = 10;
 
 /// A member and what it says of a CPU.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct Observation {
     pub app: usize,
     pub rank: u32,
     pub weight: u32,
@@ -37,7 +37,7 @@ pub struct Complaint {
 /// A member `waiter` complains about a CPU, of which all members say what is `seen`. Returns whether the one that its
 /// complaint names is to lose the CPU.
 pub fn judge(
-    seen: &[Seen],
+    seen: &[Observation],
     waiter: usize,
     complaint: &mut Option<Complaint>,
     slice: Ns,
@@ -59,7 +59,7 @@ pub fn judge(
     (now - first.since >= patience(waiting, active, slice)).then_some(first)
 }
 
-fn patience(waiting: &Seen, active: &Seen, slice: Ns) -> Ns {
+fn patience(waiting: &Observation, active: &Observation, slice: Ns) -> Ns {
     match waiting.rank < active.rank {
         true => PATIENCE,
         false => Ns(slice.0.saturating_mul(SLICES * u64::from(active.weight)) / 1024).max(PATIENCE),
@@ -70,7 +70,7 @@ fn patience(waiting: &Seen, active: &Seen, slice: Ns) -> Ns {
 mod tests {
     use super::*;
 
-    fn seen(app: usize, rank: u32, state: State, count: u32) -> Seen {
+    fn seen(app: usize, rank: u32, state: State, count: u32) -> Observation {
         let word = state.after(count * 4);
         let slot = Slot {
             state,
@@ -86,10 +86,10 @@ mod tests {
             waited_ns: 0,
             longest_wait_ns: 0,
         };
-        Seen { app, rank, weight: 1024, slot }
+        Observation { app, rank, weight: 1024, slot }
     }
 
-    fn judged(all: &[Seen], complaint: &mut Option<Complaint>, ms: u64) -> Option<usize> {
+    fn judged(all: &[Observation], complaint: &mut Option<Complaint>, ms: u64) -> Option<usize> {
         judge(all, 0, complaint, Ns::from_ms(3), Ns::from_ms(ms)).map(|complaint| complaint.active)
     }
 

@@ -6,8 +6,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::config::Config;
-
 /// The most bytes in the path of a Unix socket.
 const MOST: usize = 107;
 
@@ -28,7 +26,8 @@ pub struct Owner {
 pub enum UnusablePath {
     /// Longer than the system allows.
     #[error(
-        "{} has {} bytes, and the path of a Unix socket at most {MOST} bytes; give a shorter one by `socket` in the file",
+        "{} has {} bytes, and the path of a Unix socket at most {MOST} bytes; give a shorter one by `socket` in the \
+         file",
         .0.display(), .0.as_os_str().len()
     )]
     TooLong(PathBuf),
@@ -72,6 +71,12 @@ impl Owner {
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.top().join("share")
+    }
+
+    /// Returns where the user's broker of the share in `file` listens if the file does not say where.
+    pub(crate) fn socket(&self, file: &Path) -> PathBuf {
+        let hash = hash(file.as_os_str().as_bytes());
+        self.folder().join(format!("{}-{hash:08x}.sock", stem(file)))
     }
 
     /// Returns the upper of the two folders that are Heddle's.
@@ -129,23 +134,6 @@ impl Owner {
     }
 }
 
-impl Config {
-    /// Returns where the broker of the share in `file` listens, if `owner` runs it: the path that the file gives, or a
-    /// default that depends on the file's canonical path.
-    ///
-    /// # Errors
-    /// [`UnusablePath::TooLong`].
-    pub fn socket_path(&self, file: &Path, owner: &Owner) -> Result<PathBuf, UnusablePath> {
-        let default = || {
-            let hash = hash(file.as_os_str().as_bytes());
-            owner.folder().join(format!("{}-{hash:08x}.sock", stem(file)))
-        };
-        let path = self.socket.clone().unwrap_or_else(default);
-        check_length(&path)?;
-        Ok(path)
-    }
-}
-
 /// Refuses what is too long for a socket.
 pub fn check_length(path: &Path) -> Result<(), UnusablePath> {
     match path.as_os_str().len() <= MOST {
@@ -172,32 +160,6 @@ mod tests {
 
     fn owner(uid: u32, runtime_dir: Option<&str>) -> Owner {
         Owner { uid, runtime_dir: runtime_dir.map(PathBuf::from) }
-    }
-
-    #[test]
-    fn each_file_and_user_has_a_socket() {
-        let config = Config::default();
-        let path = |file: &str, owner: &Owner| config.socket_path(Path::new(file), owner).unwrap();
-        let root = path("/etc/my share.toml", &owner(0, Some("/run/user/0")));
-        let name = root.to_str().unwrap();
-        assert!(
-            name.starts_with("/run/heddle/share/my_share-") && name.ends_with(".sock"),
-            "{name}"
-        );
-        assert_eq!(root, path("/etc/my share.toml", &Owner::root()), "the same each time");
-        assert_ne!(root.file_name(), path("/srv/my share.toml", &Owner::root()).file_name());
-        let user = owner(7, Some("/run/user/7"));
-        assert!(path("/a.toml", &user).starts_with("/run/user/7/heddle/share"));
-        assert!(path("/a.toml", &owner(7, None)).starts_with("/tmp/heddle-7/share"));
-        let given = Config { socket: Some("/x.sock".into()), ..config.clone() };
-        assert_eq!(given.socket_path(Path::new("/a.toml"), &user).unwrap(), Path::new("/x.sock"));
-    }
-
-    #[test]
-    fn a_path_that_is_too_long_is_refused() {
-        let long = owner(7, Some(&format!("/{}", "x".repeat(90))));
-        let error = Config::default().socket_path(Path::new("/a.toml"), &long).unwrap_err();
-        assert!(error.to_string().contains("at most 107 bytes"), "{error}");
     }
 
     #[test]

@@ -96,14 +96,14 @@ pub struct CpuReport {
     pub stood_in: u64,
 }
 
-/// A CPU: who has it.
+/// A CPU: which application is active there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreReport {
     /// The CPU.
     pub cpu: u32,
     /// The application that is active there, by its number.
     pub active: Option<u32>,
-    /// Why it is that one.
+    /// The reason.
     pub why: String,
     /// The applications that wait, by their numbers.
     pub waiting: Vec<u32>,

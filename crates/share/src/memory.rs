@@ -14,7 +14,7 @@ use heddle_sys::memory::{SharedMemory, reopen_for_reading, sealed_file};
 
 use crate::abi::{APPS, AppEntry, AppHeader, BrokerHeader, CPUS, CpuSlot, MAGIC, VERSION};
 use crate::abi::{app_size, broker_size, turns_at};
-use crate::handover::{NOBODY, State};
+use crate::handover::{NOBODY as NO_APP, State};
 
 /// A sealed file, mapped for writing, and a descriptor that only reads it.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl BrokerMemory {
 
     /// Sets the application whose turn it is on a CPU among those of its rank, if it is one's.
     pub fn set_turn(&self, cpu: usize, app: Option<usize>) {
-        self.turn(cpu).store(app.map_or(NOBODY, |app| app as u32), Ordering::SeqCst);
+        self.turn(cpu).store(app.map_or(NO_APP, |app| app as u32), Ordering::SeqCst);
     }
 
     fn header(&self) -> &BrokerHeader {
@@ -219,7 +219,7 @@ impl AppMemory {
     /// Makes the member idle on all CPUs: it has died, or is no member any more. Waiters must be woken afterwards.
     pub fn reset(&self) {
         for slot in (0..self.0.cpus).map(|cpu| self.slot(cpu)) {
-            slot.waits_on.store(NOBODY, Ordering::Relaxed);
+            slot.waits_on.store(NO_APP, Ordering::Relaxed);
             let word = slot.state.load(Ordering::Relaxed);
             slot.state.store(State::Idle.after(word), Ordering::SeqCst);
         }
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(words.map(|word| word.load(Ordering::Relaxed)), [VERSION, 10, 0]);
         assert_eq!(header.magic.load(Ordering::Relaxed), MAGIC);
         assert_eq!(header.slice.load(Ordering::Relaxed), 3_000_000);
-        assert!((0..3).all(|cpu| broker.turn(cpu).load(Ordering::Relaxed) == NOBODY));
+        assert!((0..3).all(|cpu| broker.turn(cpu).load(Ordering::Relaxed) == NO_APP));
     }
 
     #[test]

@@ -140,8 +140,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Tells it to do something: see [`member`].
-    pub fn tell(&mut self, what: &str) {
+    /// Sends it a command: see [`member`].
+    pub fn send(&mut self, what: &str) {
         writeln!(self.running.child().stdin.as_mut().unwrap(), "{what}").unwrap();
     }
 

@@ -102,11 +102,11 @@ fn a_process_is_one_member() {
 }
 
 #[test]
-fn floods_and_clients_that_do_not_read_stop_nobody() {
+fn floods_and_clients_that_do_not_read_stop_no_other() {
     let share = Share::new();
     let mut member = share.member("one", 0);
     member.said("admitted");
-    member.tell("ready");
+    member.send("ready");
     // More connections than there may be at a time. The oldest ones end.
     let idle: Vec<_> = (0..70).map(|_| connected(&share)).collect();
     let deaf = connected(&share);
@@ -117,6 +117,6 @@ fn floods_and_clients_that_do_not_read_stop_nobody() {
     assert!(last_word(&idle[0]).contains("too many connections"));
     let mut other = share.member("other", 0);
     other.said("admitted");
-    other.tell("ready");
+    other.send("ready");
     member.said("peer 1");
 }

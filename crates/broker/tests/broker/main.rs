@@ -23,20 +23,20 @@ fn two_members_learn_of_each_other_and_of_an_end() {
     let share = Share::new();
     let mut one = share.member("one", 0);
     assert_eq!(one.said("admitted "), "0");
-    one.tell("ready");
+    one.send("ready");
     until("it takes part", || share.app("one").ready);
     let mut other = share.member("other", 1);
     assert_eq!(other.said("admitted "), "1");
     assert!(!one.has_said("peer"), "one that is not ready is no peer");
-    other.tell("ready");
+    other.send("ready");
     assert_eq!((one.said("peer 1"), other.said("peer 0")), ("with 2".into(), "with 2".into()));
     until("both take part", || {
-        one.tell("members");
+        one.send("members");
         one.has_said("members 3")
     });
     other.running.signal(Signal::KILL);
     one.said("left 1");
-    one.tell("members");
+    one.send("members");
     one.said("members 1");
     let events = share.report().events;
     let last = events.last().unwrap();
@@ -49,13 +49,13 @@ fn the_report_says_who_has_the_cpu_and_why() {
     assert_eq!(share.report().cores[0].why, "no application has work");
     let mut batch = share.member("batch", 1);
     batch.said("admitted");
-    batch.tell("ready");
-    batch.tell("active");
+    batch.send("ready");
+    batch.send("active");
     until("it is active", || share.report().cores[0].active == Some(0));
     let mut lc = share.member("lc", 0);
     lc.said("admitted");
-    lc.tell("ready");
-    lc.tell("wanting");
+    lc.send("ready");
+    lc.send("wanting");
     until("another waits", || share.report().cores[0].waiting == [1]);
     let report = share.report();
     assert_eq!((report.schema, &*report.cores[0].why), (1, "makes way for lc"));
@@ -73,12 +73,12 @@ fn a_member_that_hangs_up_is_one_no_more_and_may_come_back() {
     let (mut one, mut other) = (share.member("one", 0), share.member("other", 0));
     for member in [&mut one, &mut other] {
         member.said("admitted");
-        member.tell("ready");
+        member.send("ready");
     }
     one.said("peer");
     other.said("peer");
     let number = share.app("other").app;
-    other.tell("hang up");
+    other.send("hang up");
     one.said(&format!("left {number}"));
     assert_eq!(share.report().apps.len(), 1);
     assert_eq!(share.count("left"), 1);

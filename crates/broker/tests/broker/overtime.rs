@@ -11,12 +11,12 @@ fn two(share: &Share) -> (Process, Process) {
     let (mut keeps, mut waits) = (share.member("keeps", 1), share.member("waits", 0));
     for member in [&mut keeps, &mut waits] {
         member.said("admitted");
-        member.tell("ready");
+        member.send("ready");
     }
     keeps.said("peer");
     waits.said("peer");
-    keeps.tell("active");
-    waits.tell("wanting");
+    keeps.send("active");
+    waits.send("wanting");
     until("one waits", || share.report().cores[0].waiting.len() == 1);
     (keeps, waits)
 }
@@ -24,7 +24,7 @@ fn two(share: &Share) -> (Process, Process) {
 /// Complains until the active member has been demoted.
 fn complain(share: &Share, waits: &mut Process) {
     until("it is demoted", || {
-        waits.tell("alert");
+        waits.send("alert");
         share.count("demoted") == 1
     });
     assert_eq!(share.app("keeps").demotions, 1);
@@ -41,7 +41,7 @@ fn one_that_keeps_a_cpu_is_demoted_and_then_removed() {
     let report = share.report();
     assert_eq!(report.apps.len(), 1);
     assert_eq!(report.events.last().unwrap().event, "removed");
-    waits.tell("members");
+    waits.send("members");
     waits.said(&format!("members {}", 1 << share.app("waits").app));
 }
 
@@ -50,7 +50,7 @@ fn one_that_lets_go_stays_a_member() {
     let share = Share::new();
     let (mut keeps, mut waits) = two(&share);
     complain(&share, &mut waits);
-    keeps.tell("idle");
+    keeps.send("idle");
     // Longer than one that goes on would stay.
     std::thread::sleep(std::time::Duration::from_millis(1500));
     assert_eq!(share.report().apps.len(), 2);
@@ -62,9 +62,9 @@ fn one_that_moves_on_is_left_alone() {
     let share = Share::new();
     let (mut keeps, mut waits) = two(&share);
     for _ in 0..20 {
-        waits.tell("alert");
+        waits.send("alert");
         std::thread::sleep(std::time::Duration::from_millis(5));
-        keeps.tell("active");
+        keeps.send("active");
         let word = share.app("keeps").cpus[0].state.clone();
         assert_eq!(word, "active");
     }
@@ -76,7 +76,7 @@ fn a_real_time_member_is_demoted_and_has_its_priority_back_once_it_lets_go() {
     let share = Share::with("realtime = \"auto\"", Options::default());
     let is_permitted = share.report().share.realtime;
     let (mut keeps, mut waits) = two(&share);
-    keeps.tell("fifo");
+    keeps.send("fifo");
     if !is_permitted {
         assert_eq!(share.report().share.priority, 0);
         eprintln!("skipped: no right to make threads real-time");
@@ -95,7 +95,7 @@ fn a_real_time_member_is_demoted_and_has_its_priority_back_once_it_lets_go() {
     until("it is idle, or has been let go", || {
         class() == [Class::Idle] || share.report().apps.len() == 1
     });
-    keeps.tell("idle");
+    keeps.send("idle");
     until("it is real-time again, or was removed", || {
         class() == [Class::Fifo] || share.count("removed") == 1
     });
@@ -110,11 +110,11 @@ fn one_that_hangs_up_loses_its_priority() {
     }
     let mut member = share.member("one", 0);
     member.said("admitted");
-    member.tell("ready");
-    member.tell("fifo");
+    member.send("ready");
+    member.send("fifo");
     assert_eq!(member.said("fifo "), "true");
-    member.tell("hang up");
+    member.send("hang up");
     until("it has left", || share.count("left") == 1);
-    member.tell("class");
+    member.send("class");
     assert_eq!(member.said("class "), "Other");
 }

@@ -25,8 +25,8 @@ pub fn rules(args: &Args) -> Result<Vec<&str>, Usage> {
         args.class.iter().map(String::as_str).partition(|class| CLASSES.contains(class));
     match (&classes[..], &args.share) {
         ([class, ..], None) => Err(Usage(format!(
-            "--class {class} is the class of a program, which counts with --share FILE only; the class of threads has a \
-             pattern, as in CLASS=PATTERN or {class}=compact*"
+            "--class {class} is the class of a program, which counts with --share FILE only; the class of threads has \
+             a pattern, as in CLASS=PATTERN or {class}=compact*"
         ))),
         ([_, _, ..], Some(_)) => Err(Usage(format!(
             "a program has one class, and --class gives {}",
