@@ -51,7 +51,7 @@ fn may_let_others(priority: u32) -> bool {
         return true;
     }
     // Raised and put back: the limit in use stays what it was.
-    let raised = Rlimit { maximum: Some(priority.into()), ..limit.clone() };
+    let raised = Rlimit { maximum: Some(priority.into()), ..limit };
     let may = setrlimit(Resource::Rtprio, raised).is_ok();
     let _ = setrlimit(Resource::Rtprio, limit);
     may

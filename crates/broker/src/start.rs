@@ -77,8 +77,8 @@ pub fn check_machine(config: &Config) -> Result<Option<u32>, StartError> {
     let is_whole = online.iter().all(|cpu| config.cpus.contains(cpu));
     if priority.is_some() && is_whole && !config.whole_machine {
         return Err(StartError::Refused(format!(
-            "the share has all online CPUs ({}), and its workers would be real-time: nothing else would run beside them \
-             for most of the time; leave a CPU out of `cpus`, or set realtime = \"never\" or whole_machine = true",
+            "the share has all online CPUs ({}), and its workers would be real-time: nothing else would run beside \
+             them for most of the time; leave a CPU out of `cpus`, or set realtime = \"never\" or whole_machine = true",
             shown(&online)
         )));
     }

@@ -85,9 +85,7 @@ impl Message {
         };
         match self {
             Message::Join { version, class, name } => words(1, &[*version, *class], name),
-            Message::Admitted { app, cpus } => {
-                words(2, &[&[*app], cpus.as_slice()].concat(), "")
-            }
+            Message::Admitted { app, cpus } => words(2, &[&[*app], cpus.as_slice()].concat(), ""),
             Message::Refused(why) => words(3, &[], why),
             Message::Ready => words(4, &[], ""),
             Message::Peer(app) => words(5, &[*app], ""),
@@ -196,8 +194,11 @@ mod tests {
     fn messages() -> impl Strategy<Value = Message> {
         let text = || "[a-z \u{e9}]{0,20}";
         prop_oneof![
-            (any::<u32>(), any::<u32>(), text())
-                .prop_map(|(version, class, name)| Message::Join { version, class, name }),
+            (any::<u32>(), any::<u32>(), text()).prop_map(|(version, class, name)| Message::Join {
+                version,
+                class,
+                name
+            }),
             (any::<u32>(), prop::collection::vec(any::<u32>(), 0..9))
                 .prop_map(|(app, cpus)| Message::Admitted { app, cpus }),
             text().prop_map(Message::Refused),

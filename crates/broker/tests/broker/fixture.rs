@@ -243,5 +243,3 @@ fn members(broker: &File) -> u32 {
     broker.read_exact_at(&mut bytes, offset_of!(BrokerHeader, members) as u64).unwrap();
     u32::from_ne_bytes(bytes)
 }
-
-const _: () = assert!(size_of::<CpuSlot>() % 128 == 0);
