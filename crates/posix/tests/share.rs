@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Returns the library that `heddle run` preloads.
 fn library() -> &'static Path {
@@ -82,7 +83,7 @@ impl Share {
     /// Starts the program as a member of this class and name.
     fn member(&self, name: &str, class: &str, arguments: &[&str]) -> Member {
         let counter = self.folder.path().join(format!("{name}.count"));
-        fs::write(&counter, [0; 8]).unwrap();
+        fs::write(&counter, [0; 24]).unwrap();
         let mut command = Command::new(program());
         command.arg(&counter).args(arguments).stdin(Stdio::null());
         command.env("LD_PRELOAD", library()).env("HEDDLE_POLICY", "two-queue:quantum=200us");
@@ -112,9 +113,30 @@ struct Member {
 impl Member {
     /// Returns how much it has done.
     fn done(&self) -> u64 {
-        let mut count = [0; 8];
-        self.counter.read_exact_at(&mut count, 0).unwrap();
-        u64::from_ne_bytes(count)
+        self.number(0)
+    }
+
+    fn number(&self, index: u64) -> u64 {
+        let mut number = [0; 8];
+        self.counter.read_exact_at(&mut number, 8 * index).unwrap();
+        u64::from_ne_bytes(number)
+    }
+
+    /// Says for how long it did nothing at most: for who runs the test by hand with many kills.
+    fn say_longest_gap(&self, name: &str) {
+        let (longest, long_ones) = (self.number(1) / 1000, self.number(2));
+        println!("{name}: nothing done for {longest} us at most, {long_ones} times for over 10 ms");
+    }
+
+    /// Returns how often its threads have left their CPUs.
+    fn switches(&self) -> u64 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.running.pid())).unwrap();
+        let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).unwrap();
+        let of = |status: String| -> u64 {
+            let lines = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));
+            lines.map(|(_, number)| number.trim().parse::<u64>().unwrap()).sum()
+        };
+        tasks.map(|task| of(status(task.unwrap()))).sum()
     }
 
     /// Waits until it has done more.
@@ -148,33 +170,55 @@ fn a_service_and_a_batch_program_take_turns() {
     assert_eq!(report.share.realtime && report.apps[0].cpus[0].broken > 0, false, "{report:?}");
 }
 
+/// How many programs are killed, unless `HEDDLE_KILLS` says.
+fn kills() -> u64 {
+    std::env::var("HEDDLE_KILLS").map_or(10, |kills| kills.parse().expect("a number"))
+}
+
+/// Waits for a moment, another one in each round: somewhere between two rounds of a service.
+fn some_moment(round: u64) {
+    std::thread::sleep(Duration::from_micros(round * 977 % 5000));
+}
+
 #[test]
 fn the_kill_of_a_batch_program_at_any_moment_loses_no_round_of_a_service() {
     let share = Share::new();
-    let mut service = share.member("service", "lc", &["service", "4", "600"]);
-    let mut kills = 0;
-    while !service.running.has_ended() {
-        let batch = share.batch(&format!("batch{kills}"));
-        // Somewhere between two rounds of the service.
-        std::thread::sleep(std::time::Duration::from_micros(kills * 977 % 5000));
+    let rounds = (60 * kills()).to_string();
+    let service = share.member("service", "lc", &["service", "4", &rounds]);
+    for kill in 0..kills() {
+        let batch = share.batch("batch");
+        some_moment(kill);
         batch.running.signal(Signal::KILL);
-        kills += 1;
     }
+    service.say_longest_gap("service");
     service.succeeds();
-    assert!(kills > 3, "{kills} kills");
 }
 
 #[test]
 fn the_kill_of_a_service_gives_the_cpu_back() {
     let share = Share::new();
     let batch = share.batch("batch");
-    for round in 0..10 {
-        let service = share.member(&format!("s{round}"), "lc", &["service", "2", "100000"]);
+    for kill in 0..kills() {
+        let service = share.member("service", "lc", &["service", "2", "100000"]);
         until("the service has begun", || service.done() > 5);
-        std::thread::sleep(std::time::Duration::from_micros(round * 331));
+        some_moment(kill);
         service.running.signal(Signal::KILL);
         batch.goes_on();
     }
+    batch.say_longest_gap("batch");
+}
+
+#[test]
+fn idle_members_never_run() {
+    let share = Share::new();
+    let idle = ["lc", "be"].map(|class| share.member(class, class, &["idle", "3"]));
+    until("their threads wait", || idle.iter().all(|it| it.done() == 3));
+    let switches = || idle.iter().map(Member::switches).sum::<u64>();
+    until("none of their threads runs for a while", || {
+        let before = switches();
+        std::thread::sleep(Duration::from_millis(300));
+        switches() == before
+    });
 }
 
 #[test]
@@ -230,7 +274,7 @@ fn a_program_that_finds_no_broker_says_so_and_does_not_start() {
     let folder = temp_dir();
     let mut command = Command::new(program());
     let counter = folder.path().join("count");
-    fs::write(&counter, [0; 8]).unwrap();
+    fs::write(&counter, [0; 24]).unwrap();
     command.arg(&counter).args(["service", "1", "1"]);
     command.env("LD_PRELOAD", library()).env("HEDDLE_SHARE", folder.path().join("none.sock"));
     let output = command.output().unwrap();

@@ -1,6 +1,9 @@
-/* A program for tests of shared CPUs. Usage: share COUNTER batch THREADS, which computes until it is killed, or share
- * COUNTER service THREADS ROUNDS, whose threads each sleep for a millisecond, compute a little and take a lock, ROUNDS
- * times. Both count what they have done in the first eight bytes of the file COUNTER. */
+/* A program for tests of shared CPUs. Usage: share COUNTER batch THREADS, which computes until it is killed, share COUNTER
+ * service THREADS ROUNDS, whose threads each sleep for a millisecond, compute a little and take a lock, ROUNDS times, or
+ * share COUNTER idle THREADS, whose threads wait for ever.
+ *
+ * The file COUNTER holds three numbers of eight bytes: what the program has done, the longest time in which it did
+ * nothing, in nanoseconds, and how often that was more than 10 ms. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,9 +16,26 @@
 #include <time.h>
 #include <unistd.h>
 
-static _Atomic uint64_t *done;
+static struct {
+	_Atomic uint64_t done, longest, long_ones;
+} *counter;
+
+static _Atomic uint64_t last;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long rounds, sum;
+
+static void count(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	uint64_t now = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+	uint64_t before = atomic_exchange(&last, now), gap = before && now > before ? now - before : 0;
+	atomic_fetch_add(&counter->done, 1);
+	if (gap > counter->longest)
+		counter->longest = gap;
+	if (gap > 10000000)
+		atomic_fetch_add(&counter->long_ones, 1);
+}
 
 static uint64_t compute(uint64_t seed, int steps)
 {
@@ -33,7 +53,7 @@ static void *batch(void *arg)
 		char *memory = malloc(64 + (seed >> 56));
 		memset(memory, 1, 64);
 		free(memory);
-		atomic_fetch_add(done, 1);
+		count();
 	}
 	return NULL;
 }
@@ -48,24 +68,35 @@ static void *service(void *arg)
 		pthread_mutex_lock(&lock);
 		sum += (long)(seed | 1) & 1;
 		pthread_mutex_unlock(&lock);
-		atomic_fetch_add(done, 1);
+		count();
 	}
 	return NULL;
+}
+
+static void *idle(void *arg)
+{
+	static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+	pthread_mutex_lock(&lock);
+	count();
+	for (;;)
+		pthread_cond_wait(&never, &lock);
+	return arg;
 }
 
 int main(int argc, char **argv)
 {
 	if (argc < 4)
 		return 2;
-	int file = open(argv[1], O_RDWR), is_batch = strcmp(argv[2], "batch") == 0, threads = atoi(argv[3]);
-	void *memory = mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	int file = open(argv[1], O_RDWR), threads = atoi(argv[3]), is_service = strcmp(argv[2], "service") == 0;
+	void *(*run)(void *) = is_service ? service : strcmp(argv[2], "idle") == 0 ? idle : batch;
+	void *memory = mmap(NULL, sizeof *counter, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	pthread_t thread[64];
-	if (file < 0 || memory == MAP_FAILED || threads < 1 || threads > 64 || (!is_batch && argc < 5))
+	if (file < 0 || memory == MAP_FAILED || threads < 1 || threads > 64 || (is_service && argc < 5))
 		return 2;
-	done = memory;
-	rounds = is_batch ? 0 : atol(argv[4]);
+	counter = memory;
+	rounds = is_service ? atol(argv[4]) : 0;
 	for (long number = 0; number < threads; number++)
-		if (pthread_create(&thread[number], NULL, is_batch ? batch : service, (void *)number))
+		if (pthread_create(&thread[number], NULL, run, (void *)number))
 			return 1;
 	for (int number = 0; number < threads; number++)
 		pthread_join(thread[number], NULL);
