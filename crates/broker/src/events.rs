@@ -45,12 +45,13 @@ struct Event {
 pub struct Events(VecDeque<Event>);
 
 impl Events {
-    /// Notes that something happened to an application, and prints it.
+    /// Notes that something happened to an application, and prints it if the broker did it.
     pub fn note(&mut self, at: Ns, kind: Kind, (name, pid): (&str, u32), why: &str) {
-        let because = if why.is_empty() { String::new() } else { format!(": {why}") };
-        let line = format!("heddle: share: {name} (process {pid}) {}{because}\n", kind.name());
-        // It is lost if there is no reader.
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+        if matches!(kind, Kind::Demoted | Kind::Removed) {
+            let line = format!("heddle: share: {name} (process {pid}) {}: {why}\n", kind.name());
+            // It is lost if there is no reader.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+        }
         if self.0.len() == KEPT {
             self.0.pop_front();
         }

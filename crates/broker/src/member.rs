@@ -40,7 +40,7 @@ pub struct Member {
     /// The pipes by which it is asked, one for each CPU, once it takes part.
     pub pipes: Vec<OwnedFd>,
     /// What it complains of, for each CPU.
-    pub complaints: Vec<Option<Complaint>>,
+    pub complaints: Vec<Vec<Complaint>>,
     pub overtime: Vec<Overtime>,
     /// Its threads that were made idle.
     pub demoted: Vec<Demoted>,

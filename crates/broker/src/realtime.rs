@@ -4,8 +4,11 @@ use std::fs;
 use std::io;
 use std::thread;
 
+use heddle_core::Ns;
 use heddle_sys::scheduling::{self, Class, Scheduling};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::cpus;
 
 /// For how long a real-time thread of a member may run without sleeping, microseconds: then it gets a signal, and at
 /// the second its process ends.
@@ -129,6 +132,20 @@ pub fn restore(pid: u32, demoted: &[Demoted]) {
             let _ = scheduling::set(tid, was);
         }
     }
+}
+
+/// Returns the CPU time of the threads of a process that may run on this CPU; `None` if the kernel does not say.
+pub fn time_on(pid: u32, cpu: u32) -> Option<Ns> {
+    let may_run = |&tid: &u32| {
+        scheduling::mask(tid).is_ok_and(|mask| cpus::missing(&[cpu], &mask).is_empty())
+    };
+    let time = |tid: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let mut times = threads(pid).into_iter().filter(may_run).filter_map(time).peekable();
+    times.peek()?;
+    Some(Ns(times.fold(0, u64::saturating_add)))
 }
 
 /// Returns the threads of a process.

@@ -23,11 +23,17 @@ impl Broker {
             return Err(format!("there is no shared CPU with index {cpu}"));
         }
         let seen: Vec<Observation> = self.seen_on(cpu);
-        let Some(waiting) = &mut self.members[app] else { return Ok(()) };
-        let complaint = &mut waiting.complaints[cpu];
-        let Some(found) = judge(&seen, app, complaint, self.config.slice, now) else {
-            return Ok(());
+        // Ordinary threads have no one stand in for them: one that sleeps in the kernel is in the way, too.
+        let is_realtime = self.priority.is_some();
+        let pids = self.members.each_ref().map(|it| it.as_ref().map(|it| it.pid));
+        let number = self.config.cpus[cpu];
+        let ran = |app: usize| {
+            pids[app].filter(|_| is_realtime).and_then(|pid| realtime::time_on(pid, number))
         };
+        let Some(waiting) = &mut self.members[app] else { return Ok(()) };
+        let complaints = &mut waiting.complaints[cpu];
+        let found = judge(&seen, app, complaints, ran, self.config.slice, now);
+        let Some(found) = found else { return Ok(()) };
         let waiter = format!("{} (process {})", waiting.name, waiting.pid);
         self.demote(found.active, cpu, found.word, &waiter, now);
         Ok(())

@@ -66,7 +66,7 @@ impl Broker {
             joined: now,
             memory,
             pipes: Vec::new(),
-            complaints: vec![None; self.config.cpus.len()],
+            complaints: vec![Vec::new(); self.config.cpus.len()],
             overtime: Vec::new(),
             demoted: Vec::new(),
             demotions: 0,
@@ -208,7 +208,7 @@ impl Broker {
     /// Its number may be another's soon.
     fn forget_complaints(&mut self, app: usize) {
         let complaints = self.members.iter_mut().flatten().flat_map(|it| &mut it.complaints);
-        complaints.filter(|it| it.is_some_and(|it| it.active == app)).for_each(|it| *it = None);
+        complaints.for_each(|about| about.retain(|it| it.active != app));
     }
 
     /// Takes the real-time priorities from one that is no member any more, if it lives.

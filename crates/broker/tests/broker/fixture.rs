@@ -199,10 +199,21 @@ pub fn member() {
                 write_tid(&own);
                 say(&format!("fifo {}", result.is_ok()));
             }
+            "spin" => drop(thread::spawn(spin)),
             "class" => say(&format!("class {:?}", scheduling::of(0).unwrap().class)),
             "hang up" => rustix::net::shutdown(&socket, rustix::net::Shutdown::Both).unwrap(),
             other => panic!("what is `{other}`?"),
         }
+    }
+}
+
+/// Computes in real time, and sleeps just enough that the kernel does not end the process.
+fn spin() {
+    scheduling::set(0, Scheduling::fifo(1)).unwrap();
+    loop {
+        let begin = std::time::Instant::now();
+        while begin.elapsed().as_millis() < 3 {}
+        thread::sleep(std::time::Duration::from_micros(50));
     }
 }
 
