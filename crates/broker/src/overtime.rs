@@ -36,8 +36,8 @@ pub struct Complaint {
     pub ran: Option<Ns>,
 }
 
-/// A member `waiter` complains about a CPU, of which all members say what is `seen`. Returns the complaint about a member
-/// that must lose the CPU. One whose threads slept most of the time, by `ran`, was in no real-time thread's way.
+/// A member `waiter` complains about a CPU, of which all members say what is `seen`. Returns the complaint about a
+/// member that must lose the CPU. One whose threads slept most of the time, by `ran`, was in no real-time thread's way.
 pub fn judge(
     seen: &[Observation],
     waiter: usize,
