@@ -24,8 +24,7 @@ const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-
 /// The key-value server and what measures it.
 const SERVER: &[&str] = &["heddle-proto", "heddle-store", "heddle-load", "heddle-server"];
 /// What programs depend on.
-const LIBRARIES: &[&str] =
-    &[
+const LIBRARIES: &[&str] = &[
     "heddle",
     "heddle-broker",
     "heddle-netns",
@@ -64,7 +63,15 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-store", &[&["heddle", "heddle-core", "heddle-proto"]]),
     ("heddle-load", &[&["heddle-core", "heddle-metrics", "heddle-proto", "heddle-sys"]]),
     ("heddle-server", &[&["heddle", "heddle-core", "heddle-proto", "heddle-store"]]),
-    ("heddle-bench", &[&["heddle", "heddle-broker", "heddle-metrics", "heddle-netns"], SERVER, LAYERS, FOUNDATIONS]),
+    (
+        "heddle-bench",
+        &[
+            &["heddle", "heddle-broker", "heddle-metrics", "heddle-netns"],
+            SERVER,
+            LAYERS,
+            FOUNDATIONS,
+        ],
+    ),
     ("heddled", &[LIBRARIES, LAYERS, FOUNDATIONS]),
     ("heddle-cli", &[LIBRARIES, SERVER, LAYERS, FOUNDATIONS]),
     ("heddle-test-support", &[]),

@@ -6,11 +6,9 @@
 //! quantum, waits in its own queue, and the worker waits in its loop.
 
 use crate::alarm;
-use crate::config::ConfigError;
 use crate::interpose;
-use crate::preempt::Mechanism;
 use crate::worker::Remote;
-use heddle_share::{Kind, Member};
+use heddle_share::{JoinError, Kind, Member};
 use heddle_sys::scheduling::{self, Scheduling};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -25,6 +23,28 @@ pub(crate) struct ShareConfig {
     pub(crate) name: String,
 }
 
+/// Why a runtime cannot share its CPUs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShareError {
+    /// The process could not join.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// Another runtime of the process shares its CPUs.
+    #[error("another runtime of this process does so already, and only one at a time can")]
+    InUse,
+    /// Tasks cannot be preempted.
+    #[error(
+        "a program that shares CPUs makes way for others, so its tasks must be preemptible: leave out HEDDLE_MECHANISM=none"
+    )]
+    NeedsPreemption,
+    /// CPUs were named, too.
+    #[error(
+        "the share names the CPUs: leave out those of the runtime, its number of workers and its dispatcher (HEDDLE_CPUS, HEDDLE_WORKERS, HEDDLE_DISPATCHER)"
+    )]
+    HasCpus,
+}
+
 /// The process's membership: it has one, for as long as it lives.
 static MEMBER: AtomicPtr<Member> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -36,13 +56,13 @@ static IN_USE: AtomicBool = AtomicBool::new(false);
 pub(crate) struct Share(&'static Member);
 
 impl Share {
-    /// Makes the process a member, unless it is one.
-    pub(crate) fn join(config: &ShareConfig, mechanism: Mechanism) -> Result<Share, ConfigError> {
-        if mechanism == Mechanism::None {
-            return Err(ConfigError::ShareNeedsPreemption);
+    /// Makes the process a member, unless it is one. Its tasks can be preempted, or not.
+    pub(crate) fn join(config: &ShareConfig, preempts: bool) -> Result<Share, ShareError> {
+        if !preempts {
+            return Err(ShareError::NeedsPreemption);
         }
         if IN_USE.swap(true, Ordering::AcqRel) {
-            return Err(ConfigError::ShareInUse);
+            return Err(ShareError::InUse);
         }
         // SAFETY: null or a member, which lives for ever.
         if let Some(member) = unsafe { MEMBER.load(Ordering::Acquire).as_ref() } {
@@ -55,7 +75,7 @@ impl Share {
             }
             Err(error) => {
                 IN_USE.store(false, Ordering::Release);
-                Err(ConfigError::Share(error))
+                Err(error.into())
             }
         }
     }

@@ -428,7 +428,10 @@ fn a_turn_that_changes_during_a_hand_over_loses_nobody() {
 }
 
 /// Checks `model`, which is told in which noticeable call a member dies, for each call until it ends before it dies.
-fn check_each_death(preemptions: usize, model: impl Fn(u32) -> bool + Send + Sync + Copy + 'static) {
+fn check_each_death(
+    preemptions: usize,
+    model: impl Fn(u32) -> bool + Send + Sync + Copy + 'static,
+) {
     for call in 1.. {
         let died = Arc::new(plain::AtomicBool::new(false));
         let dies = died.clone();

@@ -54,8 +54,7 @@ pub fn wait_shared(word: &AtomicU32, expected: u32, set: u32, timeout: Option<Ns
 /// Wakes those of the waiters `set` that sleep on `word`, which processes share.
 pub fn wake_shared(word: &AtomicU32, set: u32) {
     let all = i32::MAX as usize;
-    let args =
-        [word.as_ptr() as usize, libc::FUTEX_WAKE_BITSET as usize, all, 0, 0, set as usize];
+    let args = [word.as_ptr() as usize, libc::FUTEX_WAKE_BITSET as usize, all, 0, 0, set as usize];
     // SAFETY: the address is only a key for the kernel.
     unsafe { crate::syscall::call(libc::SYS_futex, args) };
 }

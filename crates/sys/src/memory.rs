@@ -144,8 +144,7 @@ impl SharedMemory {
         let len = len.next_multiple_of(PAGE);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a fresh anonymous mapping touches nothing that exists.
-        let base =
-            unsafe { libc::mmap(core::ptr::null_mut(), len, libc::PROT_READ, flags, -1, 0) };
+        let base = unsafe { libc::mmap(core::ptr::null_mut(), len, libc::PROT_READ, flags, -1, 0) };
         match base {
             libc::MAP_FAILED => Err(io::Error::last_os_error()),
             base => Ok(SharedMemory { base: base.cast(), len }),
@@ -219,7 +218,10 @@ pub fn reopen_for_reading(file: impl std::os::fd::AsFd) -> io::Result<std::os::f
 ///
 /// # Errors
 /// The system's.
-pub fn replace_descriptor(number: std::os::fd::RawFd, fd: impl std::os::fd::AsFd) -> io::Result<()> {
+pub fn replace_descriptor(
+    number: std::os::fd::RawFd,
+    fd: impl std::os::fd::AsFd,
+) -> io::Result<()> {
     // SAFETY: a system call on numbers.
     match unsafe { libc::dup3(fd.as_fd().as_raw_fd(), number, libc::O_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),

@@ -1,6 +1,7 @@
 //! Configuration errors.
 
 use crate::preempt::Mechanism;
+use crate::share::ShareError;
 use heddle_core::Ns;
 use heddle_policies::PolicyError;
 use std::io;
@@ -93,18 +94,9 @@ pub enum ConfigError {
         #[source]
         error: io::Error,
     },
-    /// The process could not join the share ([`RuntimeBuilder::share`](crate::RuntimeBuilder::share)).
+    /// The workers cannot share CPUs with other programs ([`RuntimeBuilder::share`](crate::RuntimeBuilder::share)).
     #[error("cannot share CPUs with other programs: {0}")]
-    Share(#[source] heddle_share::JoinError),
-    /// Another runtime of the process shares its CPUs.
-    #[error("another runtime of this process shares its CPUs already; one at a time can")]
-    ShareInUse,
-    /// Tasks of a program that shares CPUs must be preemptible.
-    #[error("a program that shares CPUs makes way for others, so its tasks must be preemptible; leave out HEDDLE_MECHANISM=none")]
-    ShareNeedsPreemption,
-    /// CPUs were named beside a share.
-    #[error("the share names the CPUs; leave out those of the runtime, its number of workers and its dispatcher (HEDDLE_CPUS, HEDDLE_WORKERS, HEDDLE_DISPATCHER)")]
-    ShareHasCpus,
+    Share(#[from] ShareError),
     /// Thread names cannot contain this name.
     #[error("the runtime's name is part of its threads' names and must not contain a zero byte")]
     NameWithZero,

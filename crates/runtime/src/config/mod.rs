@@ -6,12 +6,13 @@ mod start;
 pub use error::ConfigError;
 
 use crate::code;
+use crate::cpu_list;
 use crate::futex;
 use crate::interpose;
 use crate::pool;
 use crate::preempt::Mechanism;
 use crate::runtime::Runtime;
-use crate::share::{Share, ShareConfig};
+use crate::share::{Share, ShareConfig, ShareError};
 use crate::tls::TlsMode;
 use error::refused;
 use heddle_core::{CpuInfo, Ns, Policy};
@@ -199,7 +200,8 @@ impl RuntimeBuilder {
             }
         };
         let name = self.name.clone();
-        let share = self.share.as_ref().map(|config| Share::join(config, mechanism)).transpose()?;
+        let join = |config| Share::join(config, mechanism != Mechanism::None);
+        let share = self.share.as_ref().map(join).transpose()?;
         let topology = match &share {
             Some(share) => {
                 interpose::report_shared(share.member().cpus());
@@ -225,7 +227,7 @@ impl RuntimeBuilder {
         let number = |v: &str| v.parse::<usize>().map_err(|_| "not a whole number".to_owned());
         self.workers = self.workers.or(variable("HEDDLE_WORKERS", number)?);
         self.stack_size = self.stack_size.or(variable("HEDDLE_STACK_SIZE", number)?);
-        self.cpus = self.cpus.or(variable("HEDDLE_CPUS", parse_cpus)?);
+        self.cpus = self.cpus.or(variable("HEDDLE_CPUS", cpu_list::parse)?);
         let names = |v: &str| Ok(v.split(',').map(str::to_owned).collect::<Vec<_>>());
         let names = variable("HEDDLE_NO_PREEMPT_CODE", names)?;
         self.no_preempt_code.extend(names.into_iter().flatten());
@@ -240,7 +242,7 @@ impl RuntimeBuilder {
         if self.share.is_some()
             && (self.cpus.is_some() || self.workers.is_some() || self.dispatcher.is_some())
         {
-            return Err(ConfigError::ShareHasCpus);
+            return Err(ShareError::HasCpus.into());
         }
         // `HEDDLE_TLS` is read where the choice is made, once per process; here it is only validated.
         variable("HEDDLE_TLS", str::parse::<TlsMode>)?;
@@ -285,20 +287,4 @@ fn variable<T>(
     let Some(value) = std::env::var_os(name) else { return Ok(None) };
     let value = value.to_string_lossy().into_owned();
     parse(&value).map(Some).map_err(|problem| ConfigError::Environment { name, value, problem })
-}
-
-/// Parses a list such as `0,2-5`.
-pub(crate) fn parse_cpus(text: &str) -> Result<Vec<u32>, String> {
-    let wrong = || "CPUs are numbers and ranges, for example 0,2-5".to_owned();
-    let mut cpus = vec![];
-    for part in text.split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to): (u32, u32) =
-            (from.trim().parse().map_err(|_| wrong())?, to.trim().parse().map_err(|_| wrong())?);
-        if from > to || to > 4096 {
-            return Err(wrong());
-        }
-        cpus.extend(from..=to);
-    }
-    Ok(cpus)
 }

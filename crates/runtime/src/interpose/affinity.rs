@@ -4,6 +4,7 @@
 //! one of its tasks calls a function that creates threads or processes; the child of `fork` drops it by itself. The
 //! exceptions are `vfork` and bare system calls, whose children keep the worker's CPU.
 
+use crate::cpu_list;
 use crate::libc_fn::LibcFn;
 use crate::preempt::NoPreempt;
 use crate::task::Task;
@@ -93,7 +94,7 @@ pub(crate) fn report_shared(cpus: &[u32]) {
 fn shared() -> Option<&'static CpuMask> {
     let from_environment = || {
         let text = std::env::var("HEDDLE_SHARE_CPUS").ok()?;
-        Some(CpuMask::of(&crate::config::parse_cpus(&text).ok()?))
+        Some(CpuMask::of(&cpu_list::parse(&text).ok()?))
     };
     SHARED.get_or_init(from_environment).as_ref()
 }

@@ -37,8 +37,8 @@ pub(super) struct Rejoin {
 
 /// Connects, and asks to be a member.
 pub(super) fn ask_to_join(path: &Path, name: &str, kind: Kind) -> Result<Admission, JoinError> {
-    let socket = connect_to(path)
-        .map_err(|source| JoinError::NoBroker { at: path.into(), source })?;
+    let socket =
+        connect_to(path).map_err(|source| JoinError::NoBroker { at: path.into(), source })?;
     let wrong = |why: String| JoinError::Protocol { at: path.into(), why };
     let class = u32::from(kind == Kind::BestEffort);
     let join = Message::Join { version: VERSION, class, name: name.into() };
@@ -71,7 +71,11 @@ pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
 }
 
 impl Member {
-    pub(super) fn listen_in_thread(&'static self, socket: OwnedFd, again: Rejoin) -> io::Result<()> {
+    pub(super) fn listen_in_thread(
+        &'static self,
+        socket: OwnedFd,
+        again: Rejoin,
+    ) -> io::Result<()> {
         let builder = std::thread::Builder::new().name("heddle-share".into());
         builder.spawn(move || self.run(socket, &again)).map(drop)
     }

@@ -42,7 +42,9 @@ impl std::str::FromStr for Kind {
         match text {
             "lc" => Ok(Kind::Critical),
             "be" => Ok(Kind::BestEffort),
-            _ => Err(format!("no class `{text}`; there are: lc (latency-critical), be (best-effort)")),
+            _ => Err(format!(
+                "no class `{text}`; there are: lc (latency-critical), be (best-effort)"
+            )),
         }
     }
 }

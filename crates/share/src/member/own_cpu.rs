@@ -54,10 +54,7 @@ impl OwnCpu<'_> {
     pub(super) fn raise(&self) {
         let priority = self.member.priority.load(Ordering::Relaxed);
         let may_be_next = || handover::has_peer_behind(self);
-        if priority != 0
-            && !self.local().raised.load(Ordering::Relaxed)
-            && may_be_next()
-        {
+        if priority != 0 && !self.local().raised.load(Ordering::Relaxed) && may_be_next() {
             self.local().raised.store(true, Ordering::Relaxed);
             set_priority(priority + 1);
         }
@@ -104,8 +101,7 @@ impl OwnCpu<'_> {
     pub(super) fn was_ordinary_for_long(&self) -> bool {
         let (local, now) = (self.local(), clock::now().0);
         let passed = now.saturating_sub(local.ordinary_since.load(Ordering::Relaxed));
-        let others =
-            self.others_active().saturating_sub(local.others_then.load(Ordering::Relaxed));
+        let others = self.others_active().saturating_sub(local.others_then.load(Ordering::Relaxed));
         passed >= ORDINARY_FOR.0
             && (passed.saturating_sub(others) >= ORDINARY_FOR.0 || !handover::has_better(self))
     }

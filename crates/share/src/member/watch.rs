@@ -37,7 +37,8 @@ impl Member {
         handover::equal(&own).is_some() && {
             let weight = self.entry(self.me()).weight.load(Ordering::Relaxed).clamp(1, 1 << 20);
             let slice = self.header().slice.load(Ordering::Relaxed).min(1 << 40);
-            let active = clock::now().0.saturating_sub(self.slot(cpu).since.load(Ordering::Relaxed));
+            let active =
+                clock::now().0.saturating_sub(self.slot(cpu).since.load(Ordering::Relaxed));
             active >= slice.saturating_mul(weight.into()) / 1024
         }
     }
