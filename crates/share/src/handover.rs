@@ -125,8 +125,9 @@ pub fn leave(cpu: &impl Cpu) -> bool {
 /// The active caller makes way for members that are before it, and waits until it is active again.
 pub fn make_way(cpu: &impl Cpu) {
     want(cpu);
-    let own = key(cpu, cpu.me());
-    pass_on(cpu, |app| key(cpu, app) < own);
+    let turn = cpu.turn();
+    let own = key(cpu, turn, cpu.me());
+    pass_on(cpu, |app| key(cpu, turn, app) < own);
     take(cpu);
 }
 
@@ -179,21 +180,25 @@ fn want(cpu: &impl Cpu) {
 }
 
 fn take(cpu: &impl Cpu) {
-    let (mut absent, mut asked) = ([0; APPS], None);
+    let (mut absent, mut asked, mut roused) = ([0; APPS], None, None);
     loop {
         let Some(ahead) = ahead(cpu, &absent) else {
             if claim(cpu, &absent) {
                 break;
             }
+            roused = None;
             continue;
         };
         let (app, word) = ahead;
-        let yields = State::of(word) == State::Active && cpu.rank(cpu.me()) < cpu.rank(app);
-        if yields && asked != Some(ahead) {
-            asked = Some(ahead);
-            cpu.ask(app);
-        }
-        if State::of(word) == State::Wanting {
+        if State::of(word) == State::Active {
+            roused = None;
+            if cpu.rank(cpu.me()) < cpu.rank(app) && asked != Some(ahead) {
+                asked = Some(ahead);
+                cpu.ask(app);
+            }
+        } else if roused != Some(app) {
+            // Once: more wakes could keep it from finding that whom it waits for sleeps in the kernel.
+            roused = Some(app);
             // It looks again even if it is about to sleep on the caller's word.
             set(cpu, State::Wanting);
             wake(cpu, app);
@@ -226,21 +231,22 @@ fn is_present(app: usize, word: u32, absent: &Absent) -> bool {
 
 /// Returns who is before the caller: the active member, or else the best that wants the CPU and is better.
 fn ahead(cpu: &impl Cpu, absent: &Absent) -> Option<Ahead> {
-    let own = key(cpu, cpu.me());
-    let mut best = None;
+    let mut words = [0; APPS];
     for app in others(cpu) {
-        let word = cpu.word(app);
-        if is_present(app, word, absent) {
-            return Some((app, word));
-        }
-        if State::of(word) == State::Wanting && absent[app] != word {
-            let key = key(cpu, app);
-            if key < own && best.is_none_or(|(least, _)| key < least) {
-                best = Some((key, (app, word)));
-            }
+        words[app] = cpu.word(app);
+        if is_present(app, words[app], absent) {
+            return Some((app, words[app]));
         }
     }
-    best.map(|(_, ahead)| ahead)
+    // The order is read after the words: who saw a later one and then moved is not waited for by an earlier one.
+    let turn = cpu.turn();
+    let own = key(cpu, turn, cpu.me());
+    others(cpu)
+        .filter(|&app| State::of(words[app]) == State::Wanting && absent[app] != words[app])
+        .map(|app| (key(cpu, turn, app), (app, words[app])))
+        .filter(|&(key, _)| key < own)
+        .min()
+        .map(|(_, ahead)| ahead)
 }
 
 /// Wakes the best member that wants the CPU, if `may` be. Returns whether one wants it.
@@ -250,7 +256,8 @@ fn pass_on(cpu: &impl Cpu, may: impl Fn(usize) -> bool) -> bool {
     if active(cpu).is_some() {
         return others(cpu).any(|app| wants(&app));
     }
-    let Some(next) = others(cpu).filter(wants).min_by_key(|&app| key(cpu, app)) else {
+    let turn = cpu.turn();
+    let Some(next) = others(cpu).filter(wants).min_by_key(|&app| key(cpu, turn, app)) else {
         return false;
     };
     if may(next) {
@@ -270,9 +277,9 @@ fn wake(cpu: &impl Cpu, app: usize) {
     }
 }
 
-/// The place of a member in the order of all that want the CPU.
-fn key(cpu: &impl Cpu, app: usize) -> (u32, bool, u64, usize) {
-    (cpu.rank(app), cpu.turn() != app as u32, cpu.since(app), app)
+/// The place of a member in the order of all that want the CPU, if it is the turn of `turn`.
+fn key(cpu: &impl Cpu, turn: u32, app: usize) -> (u32, bool, u64, usize) {
+    (cpu.rank(app), turn != app as u32, cpu.since(app), app)
 }
 
 /// Returns all members but the caller.
@@ -283,4 +290,169 @@ pub fn others(cpu: &impl Cpu) -> impl Iterator<Item = usize> {
         left &= left.wrapping_sub(1);
         (app < u32::BITS).then_some(app as usize)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Members that do not move.
+    #[derive(Default)]
+    struct Still {
+        ranks: Vec<u32>,
+        words: Vec<u32>,
+        since: Vec<u64>,
+        turn: u32,
+        members: u32,
+    }
+
+    const ME: usize = 1;
+
+    impl Cpu for Still {
+        fn me(&self) -> usize {
+            ME
+        }
+
+        fn members(&self) -> u32 {
+            self.members
+        }
+
+        fn rank(&self, app: usize) -> u32 {
+            self.ranks[app]
+        }
+
+        fn turn(&self) -> u32 {
+            self.turn
+        }
+
+        fn word(&self, app: usize) -> u32 {
+            self.words[app]
+        }
+
+        fn since(&self, app: usize) -> u64 {
+            self.since[app]
+        }
+
+        fn waits_on(&self, _: usize) -> u32 {
+            NOBODY
+        }
+
+        fn set_word(&self, _: u32) {}
+
+        fn begin_want(&self) {}
+
+        fn sleep(&self, _: usize, _: u32) -> Woken {
+            unreachable!()
+        }
+
+        fn wake(&self, _: usize, _: usize) {}
+
+        fn ask(&self, _: usize) {}
+
+        fn broke_rule(&self) {}
+
+        fn stands_in(&self) {}
+    }
+
+    /// Makes members of these ranks and states, of which the second is the caller.
+    fn still<const N: usize>(of: [(u32, State); N]) -> Still {
+        Still {
+            ranks: of.map(|(rank, _)| rank).into(),
+            words: of.map(|(_, state)| state.after(0)).into(),
+            since: vec![0; N],
+            turn: NOBODY,
+            members: (1 << N) - 1,
+        }
+    }
+
+    use State::{Active, Idle, Wanting};
+
+    #[test]
+    fn a_word_is_a_state_and_a_number_that_wraps_around() {
+        for state in [Idle, Wanting, Active] {
+            for word in [0, 1, 2, 3, 4, u32::MAX - 4, u32::MAX] {
+                let after = state.after(word);
+                assert_eq!(State::of(after), state);
+                assert_eq!(after >> 2, (word >> 2).wrapping_add(1) & (u32::MAX >> 2));
+                assert_ne!(after, word);
+            }
+        }
+        assert_eq!(Active.after(u32::MAX), 2);
+        assert_eq!(State::of(3), Idle);
+    }
+
+    #[test]
+    fn the_order_is_by_rank_then_turn_then_time_then_number() {
+        let mut cpu = still([(1, Wanting), (1, Wanting), (0, Wanting), (1, Wanting)]);
+        let order = |cpu: &Still| {
+            let mut all = [0, 1, 2, 3];
+            all.sort_by_key(|&app| key(cpu, cpu.turn, app));
+            all
+        };
+        assert_eq!(order(&cpu), [2, 0, 1, 3]);
+        cpu.since = vec![7, 5, 9, 6];
+        assert_eq!(order(&cpu), [2, 1, 3, 0]);
+        cpu.turn = 0;
+        assert_eq!(order(&cpu), [2, 0, 1, 3]);
+        assert_eq!(ahead(&cpu, &[0; APPS]), Some((2, cpu.words[2])));
+    }
+
+    #[test]
+    fn the_active_one_is_ahead_of_all_that_want() {
+        let cpu = still([(0, Wanting), (1, Wanting), (2, Active)]);
+        let mut absent = [0; APPS];
+        assert_eq!(ahead(&cpu, &absent), Some((2, cpu.words[2])));
+        absent[2] = cpu.words[2];
+        assert_eq!(ahead(&cpu, &absent), Some((0, cpu.words[0])));
+        absent[0] = cpu.words[0];
+        assert_eq!(ahead(&cpu, &absent), None);
+        absent[2] = Active.after(cpu.words[2]);
+        assert_eq!(ahead(&cpu, &absent), Some((2, cpu.words[2])), "it has moved since");
+    }
+
+    #[test]
+    fn a_rival_wants_and_is_before_the_caller_by_rank_or_turn() {
+        let is_rival = |rank, state, turn| {
+            let mut cpu = still([(rank, state), (1, Active)]);
+            (cpu.turn, cpu.since) = (turn, vec![0, 9]);
+            rival(&cpu) == Some(0)
+        };
+        assert!(is_rival(0, Wanting, NOBODY));
+        assert!(is_rival(0, Wanting, 1), "a turn is among equals");
+        assert!(!is_rival(0, Idle, NOBODY));
+        assert!(!is_rival(0, Active, NOBODY));
+        assert!(is_rival(1, Wanting, 0));
+        assert!(!is_rival(1, Wanting, 1));
+        assert!(!is_rival(1, Wanting, NOBODY), "who waits longer is no rival");
+        assert!(!is_rival(2, Wanting, 0));
+    }
+
+    #[test]
+    fn an_equal_wants_and_has_the_same_rank() {
+        assert_eq!(equal(&still([(1, Wanting), (1, Active)])), Some(0));
+        assert_eq!(equal(&still([(1, Idle), (1, Active), (1, Wanting)])), Some(2));
+        assert_eq!(equal(&still([(1, Idle), (1, Active), (0, Wanting), (2, Wanting)])), None);
+    }
+
+    #[test]
+    fn peers_are_behind_by_rank_whatever_they_do() {
+        assert!(has_peer_behind(&still([(1, Idle), (1, Active)])));
+        assert!(has_peer_behind(&still([(0, Idle), (1, Active), (2, Idle)])));
+        assert!(!has_peer_behind(&still([(0, Wanting), (1, Active)])));
+        assert!(!has_peer_behind(&still([(0, Wanting), (1, Active), (0, Idle)])));
+        assert!(has_better(&still([(0, Idle), (1, Active)])));
+        assert!(!has_better(&still([(1, Idle), (1, Active), (2, Wanting)])));
+    }
+
+    #[test]
+    fn only_members_count_and_the_caller_does_not() {
+        let mut cpu = still([(0, Wanting), (1, Active), (0, Active), (0, Wanting)]);
+        assert!(others(&cpu).eq([0, 2, 3]));
+        assert_eq!(active(&cpu), Some(2));
+        cpu.members = 0b1010;
+        assert!(others(&cpu).eq([3]));
+        assert_eq!((active(&cpu), rival(&cpu)), (None, Some(3)));
+        cpu.members = 1 << 31;
+        assert!(others(&cpu).eq([31]));
+    }
 }

@@ -15,6 +15,8 @@
 //! - **I4** What a worker calls here neither allocates nor locks, and is safe in a signal handler.
 
 pub mod abi;
+#[cfg(all(test, not(loom)))]
+mod explore;
 pub mod handover;
 mod member;
 mod memory;

@@ -136,6 +136,12 @@ impl OwnCpu<'_> {
         used >= elapsed - elapsed / 5
     }
 
+    /// Returns whether the process of `app` exists.
+    fn exists(&self, app: usize) -> bool {
+        let pid = self.member.entry(app).pid.load(Ordering::Relaxed);
+        thread::is_in(pid, pid)
+    }
+
     /// Waits as a thread that could run: it does when the active one sleeps or yields. Only where there are two.
     fn yields(&self) -> bool {
         self.member.priority.load(Ordering::Relaxed) != 0 && self.members().count_ones() == 2
@@ -214,7 +220,9 @@ impl Cpu for OwnCpu<'_> {
                 return Woken::Moved;
             }
         }
-        if moved() || self.member.priority.load(Ordering::Relaxed) == 0 {
+        let is_realtime = self.member.priority.load(Ordering::Relaxed) != 0;
+        // Among ordinary threads the waiter can run beside it; but not if its process is gone, and the broker with it.
+        if moved() || !is_realtime && self.exists(app) {
             return Woken::Moved;
         }
         idle_yields.fetch_add(1, Ordering::Relaxed);

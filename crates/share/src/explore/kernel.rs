@@ -1,0 +1,611 @@
+//! One CPU under `SCHED_FIFO`, as far as members notice it. Each member is a thread of the test that runs only while
+//! this kernel has it on the CPU. A step is one call of [`Cpu`], or one unit of work; time is the number of steps.
+
+use crate::handover::{self, Cpu, NOBODY, State, Woken};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::thread;
+
+/// How long a waiter sleeps before it looks again by itself: longer than anything that happens without faults.
+pub const LOOK_AGAIN: u64 = 1000;
+/// Yields in a row after which a waiter sleeps.
+const YIELDS: u32 = 3;
+/// No run is as long.
+const END: u64 = 40 * LOOK_AGAIN;
+
+/// What comes from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// So many units of work arrive for a member, which wakes if it sleeps in its poll.
+    Arrive(usize, u32),
+    /// The member's process dies.
+    Kill(usize),
+    /// The broker notices that, in three steps: it clears the bit, resets the word, and wakes everybody.
+    ClearBit(usize),
+    ResetWord(usize),
+    WakeAll,
+    /// The member's process is stopped, and goes on.
+    Stop(usize),
+    Continue(usize),
+    /// The member sleeps in the kernel for so long in its next unit of work.
+    Block(usize, u64),
+    /// The broker makes it a member, or gives it the turn.
+    Join(usize),
+    Turn(usize),
+}
+
+/// What a thread sleeps in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sleep {
+    Poll,
+    Futex(usize),
+    Kernel,
+}
+
+/// One member's thread.
+#[derive(Debug)]
+struct Task {
+    /// It has the priority of one that sleeps.
+    raised: bool,
+    sleep: Option<Sleep>,
+    timer: Option<u64>,
+    stopped: bool,
+    dead: bool,
+    work: u32,
+    done: u32,
+    /// When it last could run after it had slept, and when it was last put behind those that could run.
+    woken_at: u64,
+    queued_at: u64,
+    /// A signal to make way is pending.
+    asked: bool,
+    block: u64,
+    idle_yields: u32,
+    /// Its code between entering and leaving may run.
+    inside: bool,
+    /// Somebody stood in for it since it is inside.
+    passed_over: bool,
+    word: u32,
+    waits_on: u32,
+    since: u64,
+    /// Since when others can see that it wants the CPU.
+    wants_at: Option<u64>,
+    /// When it last set its word to be active.
+    active_at: u64,
+    /// Those whose wish it passed over because they slept in the kernel.
+    passes: u32,
+}
+
+#[derive(Debug)]
+struct Kernel {
+    now: u64,
+    running: usize,
+    /// Those that can run, of the lower and of the higher priority.
+    ready: [VecDeque<usize>; 2],
+    tasks: Vec<Task>,
+    ranks: Vec<u32>,
+    members: u32,
+    turn: u32,
+    events: VecDeque<(u64, Event)>,
+    /// Since when nobody has been killed, stopped or blocked.
+    has_faults: bool,
+    stood_in: u32,
+    waits: Vec<u64>,
+    over: bool,
+    failure: Option<String>,
+}
+
+/// What a run was like.
+#[derive(Debug)]
+pub struct Outcome {
+    pub steps: u64,
+    pub stood_in: u32,
+    /// The longest wait of each member.
+    pub waits: Vec<u64>,
+    pub done: Vec<u32>,
+}
+
+/// How a member's thread ends.
+struct Ended;
+
+impl Kernel {
+    fn fail(&mut self, what: String) {
+        self.failure.get_or_insert(what);
+        self.over = true;
+    }
+
+    fn next(&self) -> Option<usize> {
+        self.ready[1].front().or(self.ready[0].front()).copied()
+    }
+
+    fn is_ready(&self, app: usize) -> bool {
+        self.ready.iter().any(|queue| queue.contains(&app))
+    }
+
+    /// Puts a task that can run at the end of its queue.
+    fn wake(&mut self, app: usize) {
+        let task = &mut self.tasks[app];
+        (task.sleep, task.timer) = (None, None);
+        (task.woken_at, task.queued_at) = (self.now, self.now);
+        let can_run = !task.dead && !task.stopped;
+        if can_run {
+            self.ready[usize::from(task.raised)].push_back(app);
+        }
+    }
+
+    fn takes_off(&mut self, app: usize) {
+        self.ready.iter_mut().for_each(|queue| queue.retain(|&other| other != app));
+    }
+
+    fn sleep(&mut self, app: usize, sleep: Sleep, timer: Option<u64>) {
+        self.takes_off(app);
+        (self.tasks[app].sleep, self.tasks[app].timer) = (Some(sleep), timer);
+    }
+
+    /// Returns when something happens by itself.
+    fn next_alarm(&self) -> Option<u64> {
+        let timers = self.tasks.iter().filter(|task| !task.dead).filter_map(|task| task.timer);
+        timers.chain(self.events.front().map(|&(at, _)| at)).min()
+    }
+
+    /// Lets everything happen that is due.
+    fn fire(&mut self) {
+        while self.events.front().is_some_and(|&(at, _)| at <= self.now) {
+            let (_, event) = self.events.pop_front().unwrap();
+            self.happen(event);
+        }
+        for app in 0..self.tasks.len() {
+            let is_due = self.tasks[app].timer.is_some_and(|at| at <= self.now);
+            if is_due && !self.tasks[app].dead {
+                self.wake(app);
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        self.has_faults |= matches!(event, Event::Kill(_) | Event::Stop(_) | Event::Block(..));
+        match event {
+            Event::Arrive(app, work) => {
+                self.tasks[app].work += work;
+                if self.tasks[app].sleep == Some(Sleep::Poll) {
+                    self.wake(app);
+                }
+            }
+            Event::Kill(app) => {
+                let task = &mut self.tasks[app];
+                (task.dead, task.inside, task.sleep) = (true, false, None);
+                self.takes_off(app);
+            }
+            Event::ClearBit(app) => self.members &= !(1 << app),
+            Event::ResetWord(app) => self.tasks[app].word = 0,
+            Event::WakeAll => {
+                for app in 0..self.tasks.len() {
+                    if matches!(self.tasks[app].sleep, Some(Sleep::Futex(_))) {
+                        self.wake(app);
+                    }
+                }
+            }
+            Event::Stop(app) => {
+                self.tasks[app].stopped = true;
+                self.takes_off(app);
+            }
+            Event::Continue(app) => {
+                self.tasks[app].stopped = false;
+                if !self.tasks[app].dead && self.tasks[app].sleep.is_none() {
+                    self.wake(app);
+                }
+            }
+            Event::Block(app, time) => self.tasks[app].block = time,
+            Event::Join(app) => self.members |= 1 << app,
+            Event::Turn(app) => self.turn = app as u32,
+        }
+    }
+
+    /// Nobody can run: goes to the next point in time at which something happens.
+    fn idle(&mut self) {
+        let waits = |task: &Task| !task.dead && matches!(task.sleep, Some(Sleep::Futex(_)));
+        if !self.has_faults && self.tasks.iter().any(waits) {
+            return self.fail("a wish is lost: all sleep".into());
+        }
+        match self.next_alarm() {
+            Some(at) => self.now = at.max(self.now),
+            None => self.over = true,
+        }
+        self.fire();
+    }
+
+    /// `app` does work: nobody else may be in the middle of its own (I1).
+    fn check_alone(&mut self, app: usize) {
+        let inside = |other: &usize| self.tasks[*other].inside && !self.tasks[*other].passed_over;
+        if let Some(other) = (0..self.tasks.len()).filter(|&other| other != app).find(inside)
+            && !self.tasks[app].passed_over
+        {
+            self.fail(format!("{app} works while {other} is active"));
+        }
+    }
+
+    /// `app` has become active: no better one waited when it took the CPU.
+    fn check_order(&mut self, app: usize) {
+        let active_at = self.tasks[app].active_at;
+        let overtaken = (0..self.tasks.len()).find(|&other| {
+            let task = &self.tasks[other];
+            let wants = State::of(task.word) == State::Wanting;
+            let waits = wants && task.wants_at.is_some_and(|at| at < active_at);
+            let is_there = !task.dead && !task.stopped && self.members & 1 << other != 0;
+            waits
+                && is_there
+                && self.ranks[other] < self.ranks[app]
+                && self.tasks[app].passes & 1 << other == 0
+        });
+        if let Some(other) = overtaken {
+            self.fail(format!("{app} is active before {other}, which is better and waits"));
+        }
+    }
+
+    /// `waiter` finds that `app` sleeps in the kernel: by then those that could run when `waiter` was queued have slept.
+    fn check_stand_in(&mut self, app: usize, waiter: usize) {
+        let could_run = self.tasks[app].woken_at < self.tasks[waiter].queued_at;
+        if self.is_ready(app) && could_run {
+            self.fail(format!("{app} could run, and {waiter} passes it over"));
+        }
+    }
+}
+
+/// The kernel and where its threads wait for the CPU.
+#[derive(Debug)]
+pub struct Machine {
+    kernel: Mutex<Kernel>,
+    runs: Vec<Condvar>,
+}
+
+type Guard<'a> = MutexGuard<'a, Kernel>;
+
+impl Machine {
+    /// Runs members of these ranks with this work to begin with, until nothing happens any more.
+    pub fn run(ranks: &[u32], work: &[u32], events: &[(u64, Event)]) -> Result<Outcome, String> {
+        let mut events = events.to_vec();
+        events.sort_by_key(|&(at, _)| at);
+        let joins = |app| events.iter().any(|&(_, event)| event == Event::Join(app));
+        let members = (0..ranks.len()).filter(|&app| !joins(app)).map(|app| 1 << app).sum();
+        let machine = Machine::new(ranks, work, members, events.into());
+        thread::scope(|scope| {
+            for me in 0..ranks.len() {
+                let member = Member { machine: &machine, me };
+                scope.spawn(move || member.run());
+            }
+        });
+        machine.kernel.into_inner().unwrap().outcome()
+    }
+
+    fn new(ranks: &[u32], work: &[u32], members: u32, events: VecDeque<(u64, Event)>) -> Machine {
+        let task = |&work: &u32| Task {
+            raised: true,
+            sleep: None,
+            timer: None,
+            stopped: false,
+            dead: false,
+            work,
+            done: 0,
+            woken_at: 0,
+            queued_at: 0,
+            asked: false,
+            block: 0,
+            idle_yields: 0,
+            inside: false,
+            passed_over: false,
+            word: 0,
+            waits_on: NOBODY,
+            since: 0,
+            wants_at: None,
+            active_at: 0,
+            passes: 0,
+        };
+        let kernel = Kernel {
+            now: 0,
+            running: 0,
+            ready: [VecDeque::new(), (0..ranks.len()).collect()],
+            tasks: work.iter().map(task).collect(),
+            ranks: ranks.into(),
+            members,
+            turn: NOBODY,
+            events,
+            has_faults: false,
+            stood_in: 0,
+            waits: vec![0; ranks.len()],
+            over: false,
+            failure: None,
+        };
+        Machine { kernel: Mutex::new(kernel), runs: ranks.iter().map(|_| Condvar::new()).collect() }
+    }
+}
+
+impl Kernel {
+    fn outcome(mut self) -> Result<Outcome, String> {
+        for app in 0..self.tasks.len() {
+            let task = &self.tasks[app];
+            if !task.dead && !task.stopped && (task.work != 0 || task.sleep != Some(Sleep::Poll)) {
+                self.fail(format!("{app} has not done its work"));
+            }
+        }
+        let done = self.tasks.iter().map(|task| task.done).collect();
+        let (steps, stood_in, waits) = (self.now, self.stood_in, self.waits);
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(Outcome { steps, stood_in, waits, done }),
+        }
+    }
+}
+
+/// A member's thread.
+#[derive(Clone, Copy, Debug)]
+struct Member<'a> {
+    machine: &'a Machine,
+    me: usize,
+}
+
+impl<'a> Member<'a> {
+    fn run(self) {
+        match catch_unwind(AssertUnwindSafe(|| self.live())) {
+            Err(payload) if payload.is::<Ended>() => {}
+            Err(payload) => {
+                let mut kernel = self.machine.kernel.lock().unwrap_or_else(|e| e.into_inner());
+                kernel.fail(format!("{} panics", self.me));
+                self.machine.runs.iter().for_each(Condvar::notify_all);
+                drop(kernel);
+                resume_unwind(payload);
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// What the runtime's worker does.
+    fn live(self) {
+        drop(self.on_cpu(self.machine.kernel.lock().unwrap()));
+        loop {
+            self.poll();
+            handover::enter(&self);
+            self.lower();
+            self.is_inside();
+            while self.works() {
+                if self.is_asked() {
+                    self.task(|task| task.inside = false);
+                    handover::make_way(&self);
+                    self.is_inside();
+                }
+            }
+            self.task(|task| task.inside = false);
+            handover::leave(&self);
+            self.raise();
+        }
+    }
+
+    /// Returns when the caller has the CPU.
+    fn on_cpu(self, mut kernel: Guard<'a>) -> Guard<'a> {
+        loop {
+            if kernel.over || kernel.tasks[self.me].dead {
+                // Whoever runs next takes note.
+                if let Some(next) = kernel.next() {
+                    self.machine.runs[next].notify_one();
+                }
+                if kernel.over || kernel.next().is_none() {
+                    self.machine.runs.iter().for_each(Condvar::notify_all);
+                }
+                let is_last = !kernel.over && kernel.next().is_none();
+                if is_last {
+                    // The CPU is idle: what comes next still happens.
+                    kernel.idle();
+                    continue;
+                }
+                drop(kernel);
+                resume_unwind(Box::new(Ended));
+            }
+            match kernel.next() {
+                Some(next) if next == self.me => {
+                    kernel.running = next;
+                    return kernel;
+                }
+                Some(next) => {
+                    self.machine.runs[next].notify_one();
+                    kernel = self.machine.runs[self.me].wait(kernel).unwrap();
+                }
+                None => kernel.idle(),
+            }
+        }
+    }
+
+    /// One step: whatever is due happens, and the caller goes on when it has the CPU.
+    fn step(self) -> Guard<'a> {
+        let mut kernel = self.machine.kernel.lock().unwrap();
+        kernel.now += 1;
+        if kernel.now > END {
+            kernel.fail("it never ends".into());
+        }
+        kernel.fire();
+        self.on_cpu(kernel)
+    }
+
+    /// Changes what is no step of its own.
+    fn task<R>(self, change: impl FnOnce(&mut Task) -> R) -> R {
+        change(&mut self.machine.kernel.lock().unwrap().tasks[self.me])
+    }
+
+    /// Sleeps, and returns when it has the CPU again.
+    fn sleeps(self, mut kernel: Guard<'a>, sleep: Sleep, time: Option<u64>) -> Guard<'a> {
+        let timer = time.map(|time| kernel.now + time);
+        kernel.sleep(self.me, sleep, timer);
+        self.on_cpu(kernel)
+    }
+
+    fn poll(self) {
+        loop {
+            let kernel = self.step();
+            if kernel.tasks[self.me].work != 0 {
+                return;
+            }
+            drop(self.sleeps(kernel, Sleep::Poll, None));
+        }
+    }
+
+    fn is_inside(self) {
+        let mut kernel = self.machine.kernel.lock().unwrap();
+        kernel.check_order(self.me);
+        let now = kernel.now;
+        let task = &mut kernel.tasks[self.me];
+        let waited = now - task.since;
+        (task.inside, task.passed_over, task.passes) = (true, false, 0);
+        kernel.waits[self.me] = kernel.waits[self.me].max(waited);
+    }
+
+    /// Does a unit of work. Returns false if there is none.
+    fn works(self) -> bool {
+        let mut kernel = self.step();
+        let block = std::mem::take(&mut kernel.tasks[self.me].block);
+        if block != 0 {
+            drop(self.sleeps(kernel, Sleep::Kernel, Some(block)));
+            kernel = self.step();
+        }
+        kernel.check_alone(self.me);
+        let task = &mut kernel.tasks[self.me];
+        if task.work == 0 {
+            return false;
+        }
+        (task.work, task.done) = (task.work - 1, task.done + 1);
+        true
+    }
+
+    /// The handler of the signal.
+    fn is_asked(self) -> bool {
+        let asked = std::mem::take(&mut self.step().tasks[self.me].asked);
+        asked && handover::rival(&self).is_some()
+    }
+
+    fn raise(self) {
+        let may_be_next = handover::has_peer_behind(&self);
+        let mut kernel = self.step();
+        if may_be_next && !kernel.tasks[self.me].raised {
+            kernel.takes_off(self.me);
+            kernel.tasks[self.me].raised = true;
+            kernel.ready[1].push_back(self.me);
+        }
+    }
+
+    /// Whose priority is lowered is the first of the lower queue.
+    fn lower(self) {
+        let mut kernel = self.step();
+        if std::mem::take(&mut kernel.tasks[self.me].raised) {
+            kernel.takes_off(self.me);
+            kernel.ready[0].push_front(self.me);
+        }
+    }
+
+    fn yields(self) -> bool {
+        let kernel = self.step();
+        (kernel.members | 1 << self.me).count_ones() == 2
+            && kernel.tasks[self.me].idle_yields < YIELDS
+    }
+
+    /// Waits, as the real member does. Returns false if something has happened.
+    fn waits(self, app: usize, word: u32, yields: bool) -> bool {
+        let mut kernel = self.step();
+        if kernel.tasks[app].word != word {
+            return yields;
+        }
+        if yields {
+            kernel.takes_off(self.me);
+            kernel.ready[0].push_back(self.me);
+            kernel.tasks[self.me].queued_at = kernel.now;
+            drop(self.on_cpu(kernel));
+            return true;
+        }
+        let until = kernel.now + LOOK_AGAIN;
+        let kernel = self.sleeps(kernel, Sleep::Futex(app), Some(LOOK_AGAIN));
+        kernel.now >= until
+    }
+}
+
+impl Cpu for Member<'_> {
+    fn me(&self) -> usize {
+        self.me
+    }
+
+    fn members(&self) -> u32 {
+        self.step().members | 1 << self.me
+    }
+
+    fn rank(&self, app: usize) -> u32 {
+        self.step().ranks[app]
+    }
+
+    fn turn(&self) -> u32 {
+        self.step().turn
+    }
+
+    fn word(&self, app: usize) -> u32 {
+        self.step().tasks[app].word
+    }
+
+    fn set_word(&self, word: u32) {
+        let mut kernel = self.step();
+        let now = kernel.now;
+        let task = &mut kernel.tasks[self.me];
+        task.word = word;
+        match State::of(word) {
+            State::Active => task.active_at = now,
+            State::Wanting => drop(task.wants_at.get_or_insert(now)),
+            State::Idle => {}
+        }
+    }
+
+    fn since(&self, app: usize) -> u64 {
+        self.step().tasks[app].since
+    }
+
+    fn begin_want(&self) {
+        let mut kernel = self.step();
+        let now = kernel.now;
+        let task = &mut kernel.tasks[self.me];
+        (task.since, task.waits_on, task.idle_yields, task.wants_at) = (now, NOBODY, 0, None);
+    }
+
+    fn waits_on(&self, app: usize) -> u32 {
+        self.step().tasks[app].waits_on
+    }
+
+    fn sleep(&self, app: usize, word: u32) -> Woken {
+        self.lower();
+        let yields = self.yields();
+        self.step().tasks[self.me].waits_on = if yields { NOBODY } else { app as u32 };
+        if !self.waits(app, word, yields) {
+            self.step().tasks[self.me].idle_yields = 0;
+            return Woken::Moved;
+        }
+        let mut kernel = self.step();
+        if kernel.tasks[app].word != word {
+            return Woken::Moved;
+        }
+        kernel.check_stand_in(app, self.me);
+        kernel.tasks[self.me].idle_yields += 1;
+        kernel.tasks[self.me].passes |= 1 << app;
+        kernel.tasks[app].passed_over = true;
+        Woken::StandIn
+    }
+
+    fn wake(&self, app: usize, waiter: usize) {
+        let mut kernel = self.step();
+        if kernel.tasks[waiter].sleep == Some(Sleep::Futex(app)) {
+            kernel.wake(waiter);
+        }
+    }
+
+    fn ask(&self, app: usize) {
+        self.step().tasks[app].asked = true;
+    }
+
+    fn broke_rule(&self) {
+        self.step().fail("the next one was active before the one that left slept".into());
+    }
+
+    fn stands_in(&self) {
+        self.step().stood_in += 1;
+    }
+}
