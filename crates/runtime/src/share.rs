@@ -35,12 +35,14 @@ pub enum ShareError {
     InUse,
     /// Tasks cannot be preempted.
     #[error(
-        "a program that shares CPUs makes way for others, so its tasks must be preemptible: leave out HEDDLE_MECHANISM=none"
+        "a program that shares CPUs makes way for others, so its tasks must be preemptible: \
+         leave out HEDDLE_MECHANISM=none"
     )]
     NeedsPreemption,
     /// CPUs were named, too.
     #[error(
-        "the share names the CPUs: leave out those of the runtime, its number of workers and its dispatcher (HEDDLE_CPUS, HEDDLE_WORKERS, HEDDLE_DISPATCHER)"
+        "the share names the CPUs: leave out those of the runtime, its number of workers and its dispatcher \
+         (HEDDLE_CPUS, HEDDLE_WORKERS, HEDDLE_DISPATCHER)"
     )]
     HasCpus,
 }
@@ -64,7 +66,7 @@ impl Share {
         if IN_USE.swap(true, Ordering::AcqRel) {
             return Err(ShareError::InUse);
         }
-        // SAFETY: null or a member, which lives for ever.
+        // SAFETY: null or a member, which is never freed.
         if let Some(member) = unsafe { MEMBER.load(Ordering::Acquire).as_ref() } {
             return Ok(Share(member));
         }
@@ -105,7 +107,7 @@ impl Drop for Share {
 
 /// In the child of a fork: it is no member.
 pub(crate) fn forget_in_child() {
-    // SAFETY: null or a member, which lives for ever.
+    // SAFETY: null or a member, which is never freed.
     if let Some(member) = unsafe { MEMBER.swap(std::ptr::null_mut(), Ordering::AcqRel).as_ref() } {
         member.forget_in_child();
     }

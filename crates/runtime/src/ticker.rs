@@ -70,8 +70,8 @@ fn run(engine: &'static dyn Engine) {
     }
 }
 
-/// Sees to `cpu` if it is shared: interrupts its worker if that must make way. Returns whether the worker has the CPU or
-/// wants it.
+/// Sees to `cpu` if it is shared: interrupts its worker if that must make way. Returns whether the worker has the CPU
+/// or wants it.
 fn watch_share(engine: &'static dyn Engine, cpu: usize) -> bool {
     let core = engine.core();
     let Some(share) = &core.settings.share else { return false };

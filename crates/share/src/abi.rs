@@ -65,7 +65,7 @@ pub struct AppHeader {
 pub struct CpuSlot {
     /// A [`State`](crate::handover::State) and a count of its changes: the word on which others sleep.
     pub state: AtomicU32,
-    /// The application on whose word the worker sleeps; [`NOBODY`](crate::handover::NOBODY).
+    /// The application on whose word the worker sleeps; [`NO_APP`](crate::handover::NO_APP).
     pub waits_on: AtomicU32,
     /// When the state began, by `CLOCK_MONOTONIC`, nanoseconds.
     pub since: AtomicU64,

@@ -14,11 +14,11 @@
 //! - A member that must wait sleeps on the word of the one that is before it: the active one, or a better one that
 //!   wants the CPU too. The kernel compares the word under its own lock, and every change of it is a new number, so the
 //!   sleep does not begin once that member has moved on.
-//! - One that leaves wakes the best that wants, on whichever word that one sleeps. A waiter that wakes looks at
+//! - One that leaves wakes the best that wants, on whichever word it sleeps. A waiter that wakes looks at
 //!   everything again; a wake is no grant.
-//! - One that is about to wait for a better one that wants wakes it too: that one may sleep on the word of a third that
+//! - One that is about to wait for a better one that wants wakes it too: it may sleep on the word of a third that
 //!   has gone, or of the caller, whose claim it took for success, or by an order that the broker has changed since. So
-//!   of those that want, nobody sleeps while none is active unless it has woken another, which looks after it.
+//!   of those that want, none sleeps while none is active unless it has woken another, which looks after it.
 //! - All members put others in the same order: by rank, then whose turn it is by the broker's word, then by when they
 //!   began to want, then by number.
 //!
@@ -56,13 +56,13 @@ impl State {
     }
 }
 
-/// Nobody, where an application's number is expected.
-pub const NOBODY: u32 = u32::MAX;
+/// No application, where an application's number is expected.
+pub const NO_APP: u32 = u32::MAX;
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Somebody has moved, or nobody knows: look again.
+    /// Some member has moved, or it is not known: look again.
     Moved,
     /// The awaited member has not moved, and its thread sleeps in the kernel: the waiter's thread runs, and on this CPU
     /// it could not otherwise.
@@ -88,7 +88,7 @@ pub trait Cpu {
     fn since(&self, app: usize) -> u64;
     /// Notes that the caller begins to want, now, and sleeps on nobody's word.
     fn begin_want(&self);
-    /// Returns on whose word a member sleeps, or will; [`NOBODY`] if it needs no wake.
+    /// Returns on whose word a member sleeps, or will; [`NO_APP`] if it needs no wake.
     fn waits_on(&self, app: usize) -> u32;
     /// Notes that the caller sleeps on the word of `app`, fences, and sleeps there until woken, unless that is not
     /// `word`. May return early.
@@ -116,7 +116,7 @@ pub fn enter(cpu: &impl Cpu) {
     take(cpu);
 }
 
-/// The active caller has no work: leaves the CPU to whoever wants it. Returns whether any other member does.
+/// The active caller has no work: leaves the CPU to a member that wants it. Returns whether any other member does.
 pub fn leave(cpu: &impl Cpu) -> bool {
     set(cpu, State::Idle);
     pass_on(cpu, |_| true)
@@ -252,7 +252,7 @@ fn ahead(cpu: &impl Cpu, absent: &Absent) -> Option<Ahead> {
 /// Wakes the best member that wants the CPU, if `may` be. Returns whether one wants it.
 fn pass_on(cpu: &impl Cpu, may: impl Fn(usize) -> bool) -> bool {
     let wants = |&app: &usize| State::of(cpu.word(app)) == State::Wanting;
-    // Whoever is active wakes the next one.
+    // The active one wakes the next.
     if active(cpu).is_some() {
         return others(cpu).any(|app| wants(&app));
     }
@@ -272,7 +272,7 @@ fn pass_on(cpu: &impl Cpu, may: impl Fn(usize) -> bool) -> bool {
 /// Wakes a member that wants the CPU, on whichever word it sleeps.
 fn wake(cpu: &impl Cpu, app: usize) {
     let on = cpu.waits_on(app);
-    if on != NOBODY {
+    if on != NO_APP {
         cpu.wake(on as usize, app);
     }
 }
@@ -298,7 +298,7 @@ mod tests {
 
     /// Members that do not move.
     #[derive(Default)]
-    struct Still {
+    struct Fixed {
         ranks: Vec<u32>,
         words: Vec<u32>,
         since: Vec<u64>,
@@ -308,7 +308,7 @@ mod tests {
 
     const ME: usize = 1;
 
-    impl Cpu for Still {
+    impl Cpu for Fixed {
         fn me(&self) -> usize {
             ME
         }
@@ -334,7 +334,7 @@ mod tests {
         }
 
         fn waits_on(&self, _: usize) -> u32 {
-            NOBODY
+            NO_APP
         }
 
         fn set_word(&self, _: u32) {}
@@ -355,12 +355,12 @@ mod tests {
     }
 
     /// Makes members of these ranks and states, of which the second is the caller.
-    fn still<const N: usize>(of: [(u32, State); N]) -> Still {
-        Still {
+    fn fixed<const N: usize>(of: [(u32, State); N]) -> Fixed {
+        Fixed {
             ranks: of.map(|(rank, _)| rank).into(),
             words: of.map(|(_, state)| state.after(0)).into(),
             since: vec![0; N],
-            turn: NOBODY,
+            turn: NO_APP,
             members: (1 << N) - 1,
         }
     }
@@ -383,8 +383,8 @@ mod tests {
 
     #[test]
     fn the_order_is_by_rank_then_turn_then_time_then_number() {
-        let mut cpu = still([(1, Wanting), (1, Wanting), (0, Wanting), (1, Wanting)]);
-        let order = |cpu: &Still| {
+        let mut cpu = fixed([(1, Wanting), (1, Wanting), (0, Wanting), (1, Wanting)]);
+        let order = |cpu: &Fixed| {
             let mut all = [0, 1, 2, 3];
             all.sort_by_key(|&app| key(cpu, cpu.turn, app));
             all
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn the_active_one_is_ahead_of_all_that_want() {
-        let cpu = still([(0, Wanting), (1, Wanting), (2, Active)]);
+        let cpu = fixed([(0, Wanting), (1, Wanting), (2, Active)]);
         let mut absent = [0; APPS];
         assert_eq!(ahead(&cpu, &absent), Some((2, cpu.words[2])));
         absent[2] = cpu.words[2];
@@ -413,40 +413,40 @@ mod tests {
     #[test]
     fn a_rival_wants_and_is_before_the_caller_by_rank_or_turn() {
         let is_rival = |rank, state, turn| {
-            let mut cpu = still([(rank, state), (1, Active)]);
+            let mut cpu = fixed([(rank, state), (1, Active)]);
             (cpu.turn, cpu.since) = (turn, vec![0, 9]);
             rival(&cpu) == Some(0)
         };
-        assert!(is_rival(0, Wanting, NOBODY));
+        assert!(is_rival(0, Wanting, NO_APP));
         assert!(is_rival(0, Wanting, 1), "a turn is among equals");
-        assert!(!is_rival(0, Idle, NOBODY));
-        assert!(!is_rival(0, Active, NOBODY));
+        assert!(!is_rival(0, Idle, NO_APP));
+        assert!(!is_rival(0, Active, NO_APP));
         assert!(is_rival(1, Wanting, 0));
         assert!(!is_rival(1, Wanting, 1));
-        assert!(!is_rival(1, Wanting, NOBODY), "who waits longer is no rival");
+        assert!(!is_rival(1, Wanting, NO_APP), "who waits longer is no rival");
         assert!(!is_rival(2, Wanting, 0));
     }
 
     #[test]
     fn an_equal_wants_and_has_the_same_rank() {
-        assert_eq!(equal(&still([(1, Wanting), (1, Active)])), Some(0));
-        assert_eq!(equal(&still([(1, Idle), (1, Active), (1, Wanting)])), Some(2));
-        assert_eq!(equal(&still([(1, Idle), (1, Active), (0, Wanting), (2, Wanting)])), None);
+        assert_eq!(equal(&fixed([(1, Wanting), (1, Active)])), Some(0));
+        assert_eq!(equal(&fixed([(1, Idle), (1, Active), (1, Wanting)])), Some(2));
+        assert_eq!(equal(&fixed([(1, Idle), (1, Active), (0, Wanting), (2, Wanting)])), None);
     }
 
     #[test]
     fn peers_are_behind_by_rank_whatever_they_do() {
-        assert!(has_peer_behind(&still([(1, Idle), (1, Active)])));
-        assert!(has_peer_behind(&still([(0, Idle), (1, Active), (2, Idle)])));
-        assert!(!has_peer_behind(&still([(0, Wanting), (1, Active)])));
-        assert!(!has_peer_behind(&still([(0, Wanting), (1, Active), (0, Idle)])));
-        assert!(has_better(&still([(0, Idle), (1, Active)])));
-        assert!(!has_better(&still([(1, Idle), (1, Active), (2, Wanting)])));
+        assert!(has_peer_behind(&fixed([(1, Idle), (1, Active)])));
+        assert!(has_peer_behind(&fixed([(0, Idle), (1, Active), (2, Idle)])));
+        assert!(!has_peer_behind(&fixed([(0, Wanting), (1, Active)])));
+        assert!(!has_peer_behind(&fixed([(0, Wanting), (1, Active), (0, Idle)])));
+        assert!(has_better(&fixed([(0, Idle), (1, Active)])));
+        assert!(!has_better(&fixed([(1, Idle), (1, Active), (2, Wanting)])));
     }
 
     #[test]
     fn only_members_count_and_the_caller_does_not() {
-        let mut cpu = still([(0, Wanting), (1, Active), (0, Active), (0, Wanting)]);
+        let mut cpu = fixed([(0, Wanting), (1, Active), (0, Active), (0, Wanting)]);
         assert!(others(&cpu).eq([0, 2, 3]));
         assert_eq!(active(&cpu), Some(2));
         cpu.members = 0b1010;

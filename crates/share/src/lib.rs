@@ -1,8 +1,8 @@
 //! Applications that share CPUs and hand them over in microseconds, without a kernel module.
 //!
-//! Each application has one worker for each shared CPU, pinned to it. At any moment one worker of a CPU is *active*; the
-//! others sleep or wait. Who is next they decide themselves, from memory that each may read and of which each writes
-//! its own part only ([`abi`]): no third party runs during a hand-over. The order comes from the *broker*
+//! Each application has one worker for each shared CPU, pinned to it. At any moment one worker of a CPU is *active*;
+//! the others sleep or wait. Who is next they decide themselves, from memory that each may read and of which each
+//! writes its own part only ([`abi`]): no third party runs during a hand-over. The order comes from the *broker*
 //! (`heddle-broker`), which admits applications, ranks them, and takes CPUs from those that do not give them back.
 //! `docs/design/share.md` is the design.
 //!

@@ -14,7 +14,7 @@ use heddle_sys::memory::{SharedMemory, reopen_for_reading, sealed_file};
 
 use crate::abi::{APPS, AppEntry, AppHeader, BrokerHeader, CPUS, CpuSlot, MAGIC, VERSION};
 use crate::abi::{app_size, broker_size, turns_at};
-use crate::handover::{NOBODY as NO_APP, State};
+use crate::handover::{NO_APP, State};
 
 /// A sealed file, mapped for writing, and a descriptor that only reads it.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! A member that dies unwinds out of a call of [`Cpu`]. Only calls that others can notice are counted: to die between
 //! two reads is to die before the next such call.
 
-use super::handover::{self, Cpu, NOBODY, Woken};
+use super::handover::{self, Cpu, NO_APP, Woken};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use loom::sync::{Condvar, Mutex, Notify};
@@ -103,7 +103,7 @@ impl World {
     fn new(ranks: &[u32]) -> World {
         let slot = |_: &u32| Slot {
             word: AtomicU32::new(0),
-            waits_on: AtomicU32::new(NOBODY),
+            waits_on: AtomicU32::new(NO_APP),
             since: AtomicU64::new(0),
             futex: Futex {
                 queued: Mutex::new(0),
@@ -115,7 +115,7 @@ impl World {
             ranks: ranks.into(),
             slots: ranks.iter().map(slot).collect(),
             members: AtomicU32::new((1 << ranks.len()) - 1),
-            turn: AtomicU32::new(NOBODY),
+            turn: AtomicU32::new(NO_APP),
             entries: UnsafeCell::new(0),
             asked: Event::new(),
             slept: Event::new(),
@@ -128,7 +128,7 @@ impl World {
         Arc::new(World::new(ranks))
     }
 
-    /// Wakes whoever sleeps on any word: by the broker, or because each waiter looks again after a while.
+    /// Wakes all that sleep on any word: by the broker, or because each waiter looks again after a while.
     fn wake_all(&self) {
         for on in &self.slots {
             (0..self.slots.len()).for_each(|waiter| on.futex.wake(waiter));
@@ -150,7 +150,7 @@ impl World {
         (0..self.slots.len()).for_each(|waiter| self.slots[app].futex.wake(waiter));
     }
 
-    /// The caller is active: touches what nobody else may touch meanwhile. Returns how often members were active
+    /// The caller is active: touches what no other may touch meanwhile. Returns how often members were active
     /// before.
     fn touch(&self) -> u32 {
         self.entries.with_mut(|entries| {
@@ -246,7 +246,7 @@ impl Cpu for Actor {
         self.acts();
         let now = self.world.clock.fetch_add(1, plain::Ordering::Relaxed);
         self.slot().since.store(now, Relaxed);
-        self.slot().waits_on.store(NOBODY, Relaxed);
+        self.slot().waits_on.store(NO_APP, Relaxed);
     }
 
     fn waits_on(&self, app: usize) -> u32 {
@@ -255,7 +255,7 @@ impl Cpu for Actor {
 
     fn sleep(&self, app: usize, word: u32) -> Woken {
         self.acts();
-        let on = if self.world.yields { NOBODY } else { app as u32 };
+        let on = if self.world.yields { NO_APP } else { app as u32 };
         self.slot().waits_on.store(on, Release);
         fence(SeqCst);
         self.world.slept.happens();
@@ -335,7 +335,7 @@ fn three_get_in_when_one_comes_twice() {
     check(2, || all_work(&World::shared(&[1, 0, 0]), &[2, 1, 1]));
 }
 
-/// Asking tells the active member of a rival, and making way lets that one in first.
+/// Asking tells the active member of a rival, and making way lets it in first.
 #[test]
 fn who_is_asked_has_a_rival_and_lets_it_in_first() {
     check(4, || {
@@ -353,7 +353,7 @@ fn who_is_asked_has_a_rival_and_lets_it_in_first() {
     });
 }
 
-/// Makes way while a better one enters or leaves, or has not come: whoever the rival is, it has been active after.
+/// Makes way while a better one enters or leaves, or has not come: a rival has been active after.
 #[test]
 fn making_way_gives_the_cpu_to_a_rival_at_any_time() {
     check(4, || {
@@ -373,7 +373,7 @@ fn making_way_gives_the_cpu_to_a_rival_at_any_time() {
 
 /// Of three, the active one makes way; one that is better than both others may come at any time.
 #[test]
-fn making_way_among_three_loses_nobody() {
+fn making_way_among_three_loses_none() {
     check(3, || {
         let world = World::shared(&[2, 1, 0]);
         let others = [Actor::new(&world, 1), Actor::new(&world, 2)];
@@ -414,7 +414,7 @@ fn equals_have_the_cpu_in_the_order_in_which_they_came() {
 
 /// The broker gives the turn to another while the CPU is handed over, and wakes all: no two wait for each other.
 #[test]
-fn a_turn_that_changes_during_a_hand_over_loses_nobody() {
+fn a_turn_that_changes_during_a_hand_over_loses_none() {
     check(2, || {
         let world = World::shared(&[0, 0, 0]);
         world.turn.store(1, Relaxed);
@@ -499,7 +499,8 @@ fn two_get_in_when_the_one_between_them_dies_in_any_call() {
     check_each_death(2, |call| die_beside(&[1, 0, 2], call));
 }
 
-/// Nobody cleans up: the survivor looks after a while, and finds that nothing has moved and that it runs nevertheless.
+/// No broker cleans up: the survivor looks after a while, and finds that nothing has moved and that it runs all the
+/// same.
 #[test]
 fn one_gets_in_when_another_dies_in_any_call_and_no_broker_is_there() {
     check_each_death(3, |call| {
@@ -515,8 +516,8 @@ fn one_gets_in_when_another_dies_in_any_call_and_no_broker_is_there() {
     });
 }
 
-/// The active one sleeps in the kernel for a while, as far as the others can tell, and comes back beside whoever stands
-/// in for it. Of all others one is active, and of all when it has come back and has left.
+/// The active one sleeps in the kernel for a while, as far as the others can tell, and comes back beside one that
+/// stands in for it. Of all others one is active, and of all when it has come back and has left.
 fn absent_beside(ranks: &[u32]) {
     let world = World::shared(ranks);
     let active = Actor::new(&world, 0);

@@ -151,8 +151,8 @@ impl SharedMemory {
         }
     }
 
-    /// Maps `file` there, in place of what was there before, at once. The file is sealed against shrinking, or nobody
-    /// who might shrink it can: a thread that reads beyond its end is killed.
+    /// Maps `file` there, in place of what was there before, at once. The file is sealed against shrinking, or no
+    /// process would shrink it: a thread that reads beyond its end is killed.
     ///
     /// # Errors
     /// The system's; `PermissionDenied` if it is to be `writable` and is open for reading only.

@@ -277,7 +277,7 @@ pub fn yield_to_equals() {
     unsafe { crate::syscall::call(libc::SYS_sched_yield, [0; 6]) };
 }
 
-/// Makes `fd`, the reading end of a pipe, send `signal` to the thread `tid` of this process when somebody writes.
+/// Makes `fd`, the reading end of a pipe, send `signal` to the thread `tid` of this process when any process writes.
 ///
 /// # Errors
 /// The system's.

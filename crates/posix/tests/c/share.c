@@ -1,6 +1,8 @@
-/* A program for tests of shared CPUs. Usage: share COUNTER batch THREADS, which computes until it is killed, share COUNTER
- * service THREADS ROUNDS, whose threads each sleep for a millisecond, compute a little and take a lock, ROUNDS times, or
- * share COUNTER idle THREADS, whose threads wait for ever.
+/* A program for tests of shared CPUs. Usage:
+ *   share COUNTER batch THREADS: computes until it is killed;
+ *   share COUNTER service THREADS ROUNDS: each thread sleeps for a millisecond, computes a little and takes a lock,
+ *   ROUNDS times;
+ *   share COUNTER idle THREADS: all threads wait until the program is killed.
  *
  * The file COUNTER holds three numbers of eight bytes: what the program has done, the longest time in which it did
  * nothing, in nanoseconds, and how often that was more than 10 ms. */
@@ -49,7 +51,7 @@ static void *batch(void *arg)
 	uint64_t seed = (uintptr_t)arg;
 	for (;;) {
 		seed = compute(seed, 1000);
-		/* Where a preemption has to wait. */
+		/* A preemption must wait until this is over. */
 		char *memory = malloc(64 + (seed >> 56));
 		memset(memory, 1, 64);
 		free(memory);

@@ -1,7 +1,7 @@
 //! One CPU under `SCHED_FIFO`, as far as members notice it. Each member is a thread of the test that runs only while
 //! this kernel has it on the CPU. A step is one call of [`Cpu`], or one unit of work; time is the number of steps.
 
-use crate::handover::{self, Cpu, NOBODY, State, Woken};
+use crate::handover::{self, Cpu, NO_APP, State, Woken};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -63,7 +63,7 @@ struct Task {
     idle_yields: u32,
     /// Its code between entering and leaving may run.
     inside: bool,
-    /// Somebody stood in for it since it is inside.
+    /// Another stood in for it since it is inside.
     passed_over: bool,
     word: u32,
     waits_on: u32,
@@ -87,7 +87,7 @@ struct Kernel {
     members: u32,
     turn: u32,
     events: VecDeque<(u64, Event)>,
-    /// Since when nobody has been killed, stopped or blocked.
+    /// Since when no member has been killed, stopped or blocked.
     has_faults: bool,
     stood_in: u32,
     waits: Vec<u64>,
@@ -201,7 +201,7 @@ impl Kernel {
         }
     }
 
-    /// Nobody can run: goes to the next point in time at which something happens.
+    /// No member can run: goes to the next point in time at which something happens.
     fn idle(&mut self) {
         let waits = |task: &Task| !task.dead && matches!(task.sleep, Some(Sleep::Futex(_)));
         if !self.has_faults && self.tasks.iter().any(waits) {
@@ -214,7 +214,7 @@ impl Kernel {
         self.fire();
     }
 
-    /// `app` does work: nobody else may be in the middle of its own (I1).
+    /// `app` does work: no other may be in the middle of its own (I1).
     fn check_alone(&mut self, app: usize) {
         let inside = |other: &usize| self.tasks[*other].inside && !self.tasks[*other].passed_over;
         if let Some(other) = (0..self.tasks.len()).filter(|&other| other != app).find(inside)
@@ -242,7 +242,7 @@ impl Kernel {
         }
     }
 
-    /// `waiter` finds that `app` sleeps in the kernel: by then those that could run when `waiter` was queued have slept.
+    /// `waiter` finds that `app` sleeps in the kernel: those that could run when `waiter` was queued have slept.
     fn check_stand_in(&mut self, app: usize, waiter: usize) {
         let could_run = self.tasks[app].woken_at < self.tasks[waiter].queued_at;
         if self.is_ready(app) && could_run {
@@ -294,7 +294,7 @@ impl Machine {
             inside: false,
             passed_over: false,
             word: 0,
-            waits_on: NOBODY,
+            waits_on: NO_APP,
             since: 0,
             wants_at: None,
             active_at: 0,
@@ -307,7 +307,7 @@ impl Machine {
             tasks: work.iter().map(task).collect(),
             ranks: ranks.into(),
             members,
-            turn: NOBODY,
+            turn: NO_APP,
             events,
             has_faults: false,
             stood_in: 0,
@@ -383,7 +383,7 @@ impl<'a> Member<'a> {
     fn on_cpu(self, mut kernel: Guard<'a>) -> Guard<'a> {
         loop {
             if kernel.over || kernel.tasks[self.me].dead {
-                // Whoever runs next takes note.
+                // The one that runs next takes note.
                 if let Some(next) = kernel.next() {
                     self.machine.runs[next].notify_one();
                 }
@@ -564,7 +564,7 @@ impl Cpu for Member<'_> {
         let mut kernel = self.step();
         let now = kernel.now;
         let task = &mut kernel.tasks[self.me];
-        (task.since, task.waits_on, task.idle_yields, task.wants_at) = (now, NOBODY, 0, None);
+        (task.since, task.waits_on, task.idle_yields, task.wants_at) = (now, NO_APP, 0, None);
     }
 
     fn waits_on(&self, app: usize) -> u32 {
@@ -574,7 +574,7 @@ impl Cpu for Member<'_> {
     fn sleep(&self, app: usize, word: u32) -> Woken {
         self.lower();
         let yields = self.yields();
-        self.step().tasks[self.me].waits_on = if yields { NOBODY } else { app as u32 };
+        self.step().tasks[self.me].waits_on = if yields { NO_APP } else { app as u32 };
         if !self.waits(app, word, yields) {
             self.step().tasks[self.me].idle_yields = 0;
             return Woken::Moved;

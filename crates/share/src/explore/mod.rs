@@ -2,9 +2,9 @@
 //! the kernel that runs it, and what comes from outside placed at each step in turn.
 //!
 //! [`Machine::run`] checks in each run that
-//! - nobody works while another is active, unless somebody stood in for one of the two (I1, the Single Binding Rule),
+//! - no member works while another is active, unless one stood in for one of the two (I1, the Single Binding Rule),
 //! - the next one is active only when the one that left sleeps,
-//! - nobody takes the CPU while a better one waits, and nobody is passed over that could run,
+//! - no member takes the CPU while a better one waits, and none is passed over that could run,
 //! - while nothing has failed, not all sleep while one waits (I2), though timers would wake it,
 //! - it ends, and all that live have done their work.
 
@@ -71,7 +71,7 @@ fn equals_that_come_at_any_step_share_the_cpu() {
 }
 
 #[test]
-fn of_three_the_best_is_next_whoever_else_waits() {
+fn of_three_the_best_is_next_whatever_the_others_do() {
     for ranks in [[2, 1, 0], [1, 1, 0], [1, 0, 0]] {
         let steps = steps(&ranks, &[3, 2, 2]);
         for middle in some(13, steps) {

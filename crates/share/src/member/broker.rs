@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use super::{JoinError, Kind, Member, Thread};
 use crate::abi::{APPS, VERSION, app_size};
-use crate::handover::NOBODY;
+use crate::handover::NO_APP;
 use crate::wire::{self, Message};
 
 /// How often a member looks for a broker that is gone.
@@ -106,9 +106,9 @@ impl Member {
             if *admission.cpus != *self.cpus || self.copy_own(&admission).is_err() {
                 continue;
             }
-            let begun = self.begin(&admission);
+            let started = self.begin(&admission);
             let fds: Vec<_> = again.askers.iter().map(AsFd::as_fd).collect();
-            if begun.is_ok() && wire::send(&admission.socket, &Message::Ready, &fds).is_ok() {
+            if started.is_ok() && wire::send(&admission.socket, &Message::Ready, &fds).is_ok() {
                 return admission.socket;
             }
         }
@@ -120,7 +120,7 @@ impl Member {
         new.map(&admission.own, true)?;
         for cpu in 0..self.cpus.len() {
             let (from, to) = (self.slot(cpu), self.slot_in(&new, cpu));
-            to.waits_on.store(NOBODY, Ordering::Relaxed);
+            to.waits_on.store(NO_APP, Ordering::Relaxed);
             to.since.store(from.since.load(Ordering::Relaxed), Ordering::Relaxed);
             to.tid.store(from.tid.load(Ordering::Relaxed), Ordering::Relaxed);
             to.state.store(from.state.load(Ordering::Acquire), Ordering::Release);

@@ -91,7 +91,7 @@ struct Local {
     slept_at: AtomicU64,
     /// When it was last asked again.
     asked_at: AtomicU64,
-    told_at: AtomicU64,
+    reported_at: AtomicU64,
     /// When the [`WINDOW`] began, and for how long members had been active by then.
     window_began: AtomicU64,
     active_then: AtomicU64,
@@ -265,8 +265,8 @@ impl Member {
         }
     }
 
-    /// The worker of `cpu`, the caller, which [was asked](Member::is_asked) to, makes way for those before it, and waits
-    /// until it may go on.
+    /// The worker of `cpu`, the caller, which [was asked](Member::is_asked) to, makes way for those before it, and
+    /// waits until it may go on.
     ///
     /// One that has computed for long goes on as an ordinary thread for a while, below all members: it holds no CPU
     /// then, and takes it again at the end of that.

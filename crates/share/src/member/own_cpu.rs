@@ -1,5 +1,5 @@
-//! One CPU as a member's own worker there reaches it: the protocol's words in shared memory, and how the kernel sees the
-//! worker.
+//! One CPU as a member's own worker there reaches it: the protocol's words in shared memory, and how the kernel sees
+//! the worker.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -10,14 +10,14 @@ use heddle_sys::{clock, futex, thread};
 
 use super::{Local, Member};
 use crate::abi::{APPS, CpuSlot};
-use crate::handover::{self, Cpu, NOBODY, State, Woken};
+use crate::handover::{self, Cpu, NO_APP, State, Woken};
 
 /// How long a waiter sleeps before it looks again by itself.
 const LOOK_AGAIN: Ns = Ns::from_ms(2);
 
-/// How often a worker looks how much of its CPU real-time threads have used. If it was most of it, the worker computes as
-/// an ordinary thread for a while: the kernel stops all real-time threads of a CPU that have used 95 % of a second, for
-/// the rest of it, and since Linux 6.12 ordinary threads that wait get a twentieth, in one piece of 50 ms.
+/// How often a worker looks how much of its CPU real-time threads have used. If it was most of it, the worker computes
+/// as an ordinary thread for a while: the kernel stops all real-time threads of a CPU that have used 95 % of a second,
+/// for the rest of it, and since Linux 6.12 ordinary threads that wait get a twentieth, in one piece of 50 ms.
 const WINDOW: Ns = Ns::from_ms(50);
 /// That while, of which others' real time is no part.
 const ORDINARY_FOR: Ns = Ns::from_us(3500);
@@ -49,7 +49,7 @@ impl OwnCpu<'_> {
         }
     }
 
-    /// Gives the calling worker, which is about to sleep, the priority of those that are to be heard at once. One that
+    /// Gives the calling worker, which is about to sleep, the priority of those that must be heard at once. One that
     /// all others are before would only disturb them: it runs when they sleep.
     pub(super) fn raise(&self) {
         let priority = self.member.priority.load(Ordering::Relaxed);
@@ -120,8 +120,8 @@ impl OwnCpu<'_> {
         if is_active { before.saturating_add(current) } else { before }
     }
 
-    /// Returns whether members have used most of this CPU in real time, once in each window; for a member that is before
-    /// others, whether it has by itself: as long as it leaves them something, they see to that.
+    /// Returns whether members have used most of this CPU in real time, once in each window; for a member that is
+    /// before others, whether it has by itself: as long as it leaves them something, they see to that.
     pub(super) fn has_used_up_realtime(&self, now: u64) -> bool {
         let local = self.local();
         let elapsed = now.saturating_sub(local.window_began.load(Ordering::Relaxed));
@@ -192,7 +192,7 @@ impl Cpu for OwnCpu<'_> {
     fn begin_want(&self) {
         let slot = self.slot_of(self.me());
         slot.since.store(clock::now().0, Ordering::Relaxed);
-        slot.waits_on.store(NOBODY, Ordering::Relaxed);
+        slot.waits_on.store(NO_APP, Ordering::Relaxed);
         self.local().idle_yields.store(0, Ordering::Relaxed);
     }
 
@@ -204,7 +204,7 @@ impl Cpu for OwnCpu<'_> {
         self.lower();
         let idle_yields = &self.local().idle_yields;
         let yields = self.yields() && idle_yields.load(Ordering::Relaxed) < YIELDS;
-        let on = if yields { NOBODY } else { app as u32 };
+        let on = if yields { NO_APP } else { app as u32 };
         self.slot_of(self.me()).waits_on.store(on, Ordering::Release);
         fence(Ordering::SeqCst);
         let moved = || self.word(app) != word;

@@ -10,11 +10,12 @@ use super::{Member, OwnCpu};
 use crate::handover::{self, Cpu as _, State};
 use crate::wire::{self, Message};
 
-/// How long a member waits before it asks again, and before it tells the broker.
+/// How long a member waits before it asks again, and before it reports that to the broker.
 const ASK_AGAIN: Ns = Ns::from_ms(1);
-const TELL: Ns = Ns::from_ms(10);
+const REPORT: Ns = Ns::from_ms(10);
 
-/// A worker that has not slept for so long does the same: the kernel ends processes whose real-time threads never sleep.
+/// A worker that has not slept for so long becomes ordinary for a while: the kernel ends processes whose real-time
+/// threads never sleep.
 const REST_AFTER: Ns = Ns::from_ms(150);
 /// After this it is made an ordinary thread until it is next heard of.
 const DEMOTE_AFTER: Ns = Ns::from_ms(300);
@@ -84,14 +85,15 @@ impl Member {
         Watched::Busy
     }
 
-    /// The worker of `cpu` does not come to a point at which it can rest: it loses its real-time priority until it does.
+    /// The worker of `cpu` does not come to a point at which it can rest: it loses its real-time priority until it
+    /// does.
     fn demote_own(&self, cpu: usize) {
         self.has_slept(cpu);
         self.locals[cpu].demoted.store(true, Ordering::Relaxed);
         let _ = scheduling::set(self.slot(cpu).tid.load(Ordering::Relaxed), Scheduling::ORDINARY);
     }
 
-    /// Asks whoever has the CPU again, and tells the broker after a while.
+    /// Asks the member that has the CPU again, and reports to the broker after a while.
     fn insist(&self, own: &OwnCpu<'_>, now: u64, waited: u64) {
         let local = &self.locals[own.cpu];
         let every = |last: &AtomicU64, period: Ns| {
@@ -109,12 +111,12 @@ impl Member {
         {
             own.ask(app);
         }
-        if waited >= TELL.0 && every(&local.told_at, TELL) {
-            self.tell(&Message::Alert(own.cpu as u32));
+        if waited >= REPORT.0 && every(&local.reported_at, REPORT) {
+            self.report(&Message::Alert(own.cpu as u32));
         }
     }
 
-    fn tell(&self, message: &Message) {
+    fn report(&self, message: &Message) {
         if let Some(socket) = &*self.socket.lock().unwrap_or_else(|e| e.into_inner()) {
             let _ = wire::send(socket, message, &[]);
         }
