@@ -38,15 +38,23 @@ fn program() -> &'static Path {
     &PROGRAM.get_or_init(compile).1
 }
 
-/// A broker of the last usable CPU.
+/// A broker.
 struct Share {
     folder: TempDir,
+    /// The lines of its file that say which CPUs it shares, and how.
+    lines: String,
     broker: Option<(UnixStream, JoinHandle<()>)>,
 }
 
 impl Share {
+    /// Starts one of the last usable CPU.
     fn new() -> Share {
-        let mut share = Share { folder: temp_dir(), broker: None };
+        let cpu = *heddle_sys::thread::affinity().unwrap().last().unwrap();
+        Share::with(format!("cpus = \"{cpu}\""))
+    }
+
+    fn with(lines: String) -> Share {
+        let mut share = Share { folder: temp_dir(), lines, broker: None };
         share.start();
         share
     }
@@ -56,8 +64,7 @@ impl Share {
     }
 
     fn start(&mut self) {
-        let cpu = *heddle_sys::thread::affinity().unwrap().last().unwrap();
-        let text = format!("cpus = \"{cpu}\"\nsocket = \"{}\"\n", self.socket().display());
+        let text = format!("{}\nsocket = \"{}\"\n", self.lines, self.socket().display());
         let file = self.folder.path().join("cores.toml");
         fs::write(&file, text).unwrap();
         let config = Config::read(&file).unwrap();
@@ -256,6 +263,27 @@ fn members_go_on_without_a_broker_and_find_the_next() {
     until("both have had the CPU", || {
         share.report().apps.iter().all(|app| app.cpus[0].switches > 1)
     });
+}
+
+#[test]
+fn all_cpus_are_shared_by_ordinary_threads() {
+    let cpus = heddle_sys::thread::affinity().unwrap();
+    let cpus = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let share = Share::with(format!("cpus = \"{cpus}\"\nrealtime = \"never\""));
+    let batch = share.member("batch", "be", &["batch", "5"]);
+    until("the batch program computes", || batch.done() > 0);
+    let services = ["one", "two"].map(|name| share.member(name, "lc", &["service", "5", "100"]));
+    services.into_iter().for_each(Member::succeeds);
+    batch.goes_on();
+}
+
+#[test]
+fn a_member_forks_and_its_children_execute_members() {
+    let share = Share::new();
+    let batch = share.batch("batch");
+    let parent = share.member("parent", "lc", &["forks", "2"]);
+    parent.succeeds();
+    batch.goes_on();
 }
 
 #[test]

@@ -2,7 +2,9 @@
  *   share COUNTER batch THREADS: computes until it is killed;
  *   share COUNTER service THREADS ROUNDS: each thread sleeps for a millisecond, computes a little and takes a lock,
  *   ROUNDS times;
- *   share COUNTER idle THREADS: all threads wait until the program is killed.
+ *   share COUNTER idle THREADS: all threads wait until the program is killed;
+ *   share COUNTER forks THREADS: each thread forks ten children, which fork one that only computes, and then execute
+ *   this program as a service of one thread and three rounds.
  *
  * The file COUNTER holds three numbers of eight bytes: what the program has done, the longest time in which it did
  * nothing, in nanoseconds, and how often that was more than 10 ms. */
@@ -15,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -85,12 +88,44 @@ static void *idle(void *arg)
 	return arg;
 }
 
+static char **arguments;
+
+/* The child of a fork is no member. */
+static int child(void)
+{
+	pid_t grandchild = fork();
+	if (grandchild == 0)
+		_exit((int)(compute(1, 100000) & 0));
+	int status;
+	if (grandchild < 0 || waitpid(grandchild, &status, 0) != grandchild || status != 0)
+		return 1;
+	execl("/proc/self/exe", "share", arguments[1], "service", "1", "3", (char *)NULL);
+	return 2;
+}
+
+static void *forks(void *arg)
+{
+	for (int round = 0; round < 10; round++) {
+		pid_t pid = fork();
+		if (pid == 0)
+			_exit(child());
+		int status = 1;
+		if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
+			printf("a child ended with %#x\n", status);
+			exit(1);
+		}
+		count();
+	}
+	return arg;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 4)
 		return 2;
 	int file = open(argv[1], O_RDWR), threads = atoi(argv[3]), is_service = strcmp(argv[2], "service") == 0;
-	void *(*run)(void *) = is_service ? service : strcmp(argv[2], "idle") == 0 ? idle : batch;
+	void *(*run)(void *) = is_service ? service : strcmp(argv[2], "idle") == 0 ? idle : strcmp(argv[2], "forks") == 0 ? forks : batch;
+	arguments = argv;
 	void *memory = mmap(NULL, sizeof *counter, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	pthread_t thread[64];
 	if (file < 0 || memory == MAP_FAILED || threads < 1 || threads > 64 || (is_service && argc < 5))
