@@ -124,7 +124,13 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		return 2;
 	int file = open(argv[1], O_RDWR), threads = atoi(argv[3]), is_service = strcmp(argv[2], "service") == 0;
-	void *(*run)(void *) = is_service ? service : strcmp(argv[2], "idle") == 0 ? idle : strcmp(argv[2], "forks") == 0 ? forks : batch;
+	void *(*run)(void *) = batch;
+	if (is_service)
+		run = service;
+	else if (strcmp(argv[2], "idle") == 0)
+		run = idle;
+	else if (strcmp(argv[2], "forks") == 0)
+		run = forks;
 	arguments = argv;
 	void *memory = mmap(NULL, sizeof *counter, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	pthread_t thread[64];
