@@ -10,7 +10,7 @@ const MAPPINGS_PER_TASK: u64 = 2;
 const CAP_SYS_NICE: u32 = 23;
 
 pub fn checks(machine: &Machine) -> Vec<Check> {
-    vec![mappings(machine), threads(machine), realtime(machine), files(machine)]
+    vec![mappings(machine), threads(machine), realtime(machine), shares(machine), files(machine)]
 }
 
 fn mappings(machine: &Machine) -> Check {
@@ -100,6 +100,33 @@ fn realtime(machine: &Machine) -> Check {
         "a timer thread competes with other programs: preemptions may be late on a busy machine (raise rtprio in \
             limits.conf)",
     )
+}
+
+/// Whether programs can share CPUs, and how (`heddle run --share`).
+fn shares(machine: &Machine) -> Check {
+    let priority = machine.limit("Max realtime priority").unwrap_or(0);
+    if !machine.capable(CAP_SYS_NICE) && priority == 0 {
+        return Check::new(
+            "share-cpus",
+            State::Partly,
+            "programs can share CPUs as ordinary threads",
+            "other programs come between them, and a hand-over takes longer: run them as root, or let `heddled --share` \
+             admit them",
+        );
+    }
+    let runtime = machine.number("/proc/sys/kernel/sched_rt_runtime_us");
+    let period = machine.number("/proc/sys/kernel/sched_rt_period_us");
+    let (found, follows) = match (runtime, period) {
+        (Some(runtime), Some(period)) if period > 0 && runtime < period => (
+            format!("programs can share CPUs in real time, {} % of it", runtime * 100 / period),
+            "one that would use more computes as an ordinary thread for the rest, and does not notice",
+        ),
+        _ => (
+            "programs can share CPUs in real time".to_owned(),
+            "a latency-critical one has a CPU within microseconds of asking: `heddle run --share`",
+        ),
+    };
+    Check::new("share-cpus", State::Yes, found, follows)
 }
 
 fn files(machine: &Machine) -> Check {
