@@ -275,7 +275,6 @@ impl Member {
             return;
         }
         let own = OwnCpu { member: self, cpu };
-        self.drain(cpu);
         if own.ends_ordinary() {
             return self.enter(cpu);
         }
@@ -322,12 +321,6 @@ impl Member {
         let (slot, now) = (self.slot(cpu), clock::now().0);
         add(&slot.active_ns, now.saturating_sub(slot.since.load(Ordering::Relaxed)));
         slot.since.store(now, Ordering::Relaxed);
-    }
-
-    /// Empties the pipe by which the member was asked.
-    fn drain(&self, cpu: usize) {
-        let mut bytes = [0; 64];
-        while rustix::io::read(&self.asked_by[cpu], &mut bytes).is_ok_and(|n| n == bytes.len()) {}
     }
 
     fn me(&self) -> usize {

@@ -49,6 +49,7 @@ impl Member {
         if self.is_removed() {
             return Watched::Idle;
         }
+        self.drain(cpu);
         let (own, local, now) = (OwnCpu { member: self, cpu }, &self.locals[cpu], clock::now().0);
         let since = self.slot(cpu).since.load(Ordering::Relaxed);
         match State::of(self.slot(cpu).state.load(Ordering::Acquire)) {
@@ -120,5 +121,12 @@ impl Member {
         if let Some(socket) = &*self.socket.lock().unwrap_or_else(|e| e.into_inner()) {
             let _ = wire::send(socket, message, &[]);
         }
+    }
+
+    /// Empties the pipe by which the member was asked: a write is heard whether or not the pipe is empty, but not if it
+    /// is full.
+    fn drain(&self, cpu: usize) {
+        let mut bytes = [0; 64];
+        while rustix::io::read(&self.asked_by[cpu], &mut bytes).is_ok_and(|n| n == bytes.len()) {}
     }
 }
