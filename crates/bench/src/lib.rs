@@ -9,6 +9,7 @@
 //! - [`kv`]: the key-value server on several systems.
 //! - [`posix`]: C programs as kernel threads and as tasks.
 //! - [`probes`]: what preemption probes cost, and how precisely they preempt.
+//! - [`share`]: applications that share a CPU, and what the kernel offers instead.
 //! - [`steer`]: steering policies on six executors in dilated time, their costs, and unmodified servers.
 //! - [`suite`]: what benches of several parts share.
 //! - [`threads`]: basic thread operations in Heddle and its peers.
@@ -36,6 +37,7 @@ pub mod go;
 pub mod kv;
 pub mod posix;
 pub mod probes;
+pub mod share;
 pub mod steer;
 pub mod suite;
 pub mod threads;

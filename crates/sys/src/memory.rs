@@ -185,6 +185,23 @@ impl SharedMemory {
     }
 }
 
+/// Maps `file`, of a page at least, for the rest of the process: numbers that it shares with others that map it. As for
+/// [`SharedMemory::map`], nobody shrinks the file.
+///
+/// # Errors
+/// The system's; the file is shorter, or not open for writing.
+pub fn shared_words(
+    file: &std::fs::File,
+) -> io::Result<&'static [core::sync::atomic::AtomicU32; PAGE / 4]> {
+    if file.metadata()?.len() < PAGE as u64 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let memory = SharedMemory::reserve(PAGE)?;
+    memory.map(file, true)?;
+    // SAFETY: aligned to a page, mapped for the rest of the process; any bits are a number.
+    Ok(unsafe { &*memory.base().cast() })
+}
+
 /// Returns the new file of `len` zeroed bytes that lives in memory only. Its size is sealed; only its owner may open it
 /// again.
 ///

@@ -30,7 +30,7 @@ mod report;
 mod service;
 mod system;
 mod targets;
-mod work;
+pub(crate) mod work;
 mod workload;
 
 pub use child::run as run_child;

@@ -12,7 +12,7 @@ const PROBE: u64 = 1 << 20;
 const TRIES: u32 = 20;
 
 /// Returns how many steps a microsecond of CPU time takes on `cpu`.
-pub(super) fn calibrate(cpu: u32) -> f64 {
+pub(crate) fn calibrate(cpu: u32) -> f64 {
     let fastest = thread::spawn(move || {
         // Without it the figure is another CPU's, for all systems alike.
         let _ = pin(&[cpu]);

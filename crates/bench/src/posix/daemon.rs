@@ -21,7 +21,7 @@ const QUOTED: usize = 6;
 
 /// A running server.
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     log: PathBuf,
 }
@@ -32,7 +32,7 @@ impl Daemon {
     ///
     /// # Errors
     /// It does not start, ends or is not ready in time; `stop` is set ([`io::ErrorKind::Interrupted`]).
-    pub(super) fn start<T>(
+    pub(crate) fn start<T>(
         command: &Command,
         cpus: &[u32],
         log: &Path,
@@ -55,12 +55,12 @@ impl Daemon {
     }
 
     /// The process id.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Returns `error` with the end of what the server said.
-    pub(super) fn explain(&self, error: &io::Error) -> io::Error {
+    pub(crate) fn explain(&self, error: &io::Error) -> io::Error {
         io::Error::new(error.kind(), format!("{error}{}", self.said()))
     }
 

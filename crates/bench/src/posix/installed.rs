@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A program and the package that has it, by Debian's name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Installed {
+pub(crate) struct Installed {
     pub(super) program: &'static str,
     pub(super) package: &'static str,
 }
@@ -14,7 +14,7 @@ pub(super) struct Installed {
 /// MariaDB's server.
 pub(super) const MARIADB: Installed = Installed { program: "mariadbd", package: "mariadb-server" };
 /// Memcached.
-pub(super) const MEMCACHED: Installed = Installed { program: "memcached", package: "memcached" };
+pub(crate) const MEMCACHED: Installed = Installed { program: "memcached", package: "memcached" };
 /// The server on tokio, an example of this package.
 const TOKIO: &str = "tokio_server";
 
@@ -37,7 +37,7 @@ impl Installed {
     ///
     /// # Errors
     /// It is not installed; the message says what to install.
-    pub(super) fn find(self) -> Result<PathBuf, String> {
+    pub(crate) fn find(self) -> Result<PathBuf, String> {
         let path = env::var_os("PATH").unwrap_or_default();
         let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/libexec".into()]);
         self.find_in(folders)

@@ -73,11 +73,26 @@ pub(crate) fn run(
     patience: Option<Duration>,
     stop: &AtomicBool,
 ) -> io::Result<Output> {
+    run_beside(command, cpus, patience, &[], stop)
+}
+
+/// The same beside other processes of the measurement.
+///
+/// # Errors
+/// As for [`run`].
+pub(crate) fn run_beside(
+    command: Command,
+    cpus: &[u32],
+    patience: Option<Duration>,
+    ours: &[u32],
+    stop: &AtomicBool,
+) -> io::Result<Output> {
     let mut program = Running(start(command, cpus)?);
     // Read while it runs: a pipe holds 64 KiB.
     let printed = read(program.0.stdout.take());
     let said = read(program.0.stderr.take());
-    let bystanders = Bystanders::watch(&[std::process::id(), program.0.id()]);
+    let ours = [ours, &[std::process::id(), program.0.id()]].concat();
+    let bystanders = Bystanders::watch(&ours);
     let begin = Instant::now();
     let (status, cpu) = wait(&mut program.0, patience.unwrap_or(PATIENCE), stop)?;
     let others = bystanders.used().as_secs_f64() / begin.elapsed().as_secs_f64().max(1e-9);

@@ -14,18 +14,25 @@ const HEADER: (&str, &str) = ("program.h", include_str!("programs/program.h"));
 
 /// A program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Program {
+pub(crate) enum Program {
     Micro,
     Schbench,
     Compute,
     First,
     Server,
+    Batch,
 }
 
 impl Program {
     #[cfg(test)]
-    pub(super) const ALL: [Program; 5] =
-        [Program::Micro, Program::Schbench, Program::Compute, Program::First, Program::Server];
+    pub(super) const ALL: [Program; 6] = [
+        Program::Micro,
+        Program::Schbench,
+        Program::Compute,
+        Program::First,
+        Program::Server,
+        Program::Batch,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -34,6 +41,7 @@ impl Program {
             Program::Compute => "compute",
             Program::First => "first",
             Program::Server => "server",
+            Program::Batch => "batch",
         }
     }
 
@@ -44,13 +52,14 @@ impl Program {
             Program::Compute => include_str!("programs/compute.c"),
             Program::First => include_str!("programs/first.c"),
             Program::Server => include_str!("programs/server.c"),
+            Program::Batch => include_str!("programs/batch.c"),
         }
     }
 }
 
 /// The compiled programs, in a temporary folder.
 #[derive(Debug, Default)]
-pub(super) struct Programs {
+pub(crate) struct Programs {
     folder: OnceLock<TempDir>,
 }
 
@@ -59,7 +68,7 @@ impl Programs {
     ///
     /// # Errors
     /// There is no compiler, or it fails.
-    pub(super) fn path(&self, program: Program) -> io::Result<PathBuf> {
+    pub(crate) fn path(&self, program: Program) -> io::Result<PathBuf> {
         let folder = self.folder()?;
         let path = folder.join(program.name());
         if !path.exists() {

@@ -219,7 +219,7 @@ pub(super) fn mix() -> Mix {
     MIX.parse().expect("a mix")
 }
 
-fn ns_per_loop(program: &Path, cpus: &Cpus, stop: &AtomicBool) -> io::Result<f64> {
+pub(crate) fn ns_per_loop(program: &Path, cpus: &Cpus, stop: &AtomicBool) -> io::Result<f64> {
     let mut command = Command::new(program);
     command.arg("--calibrate");
     let measured = process::measure(command, &cpus.server, None, stop)?;
@@ -242,7 +242,7 @@ fn offer(load: &LoadOptions, rate: f64, stop: &AtomicBool) -> io::Result<LoadRun
 }
 
 /// `ready http=127.0.0.1:7391`
-fn ready(line: &str) -> Option<SocketAddr> {
+pub(crate) fn ready(line: &str) -> Option<SocketAddr> {
     line.strip_prefix("ready http=")?.trim().parse().ok()
 }
 

@@ -64,6 +64,7 @@ fn the_programs_compile_without_warnings_and_run() {
     figures(Program::Compute, &["3", "20"], &["jobs_per_s"]);
     figures(Program::First, &["20"], &[&wakeups[..], &["steps_per_s"]].concat());
     figures(Program::Server, &["--calibrate"], &["ns_per_loop"]);
+    assert_eq!(output(folder, Program::Batch, &["2"]), "", "it was asked for nothing");
 }
 
 #[test]
@@ -76,6 +77,7 @@ fn the_programs_refuse_wrong_arguments() {
         (Program::Compute, vec![], "usage: compute"),
         (Program::First, vec!["1"], "MILLISECONDS: `1` is not a whole number from 2"),
         (Program::Server, vec!["1"], "usage: server"),
+        (Program::Batch, vec!["300"], "THREADS: at most 256"),
     ] {
         let path = match programs.path(program) {
             Ok(path) => path,

@@ -69,7 +69,7 @@ pub(super) fn figure<S: Sample>(measured: &Measured<S>, value: impl Fn(&S) -> f6
 
 /// Why an open loop over a pool of connections must not be quoted. A request that waits for a connection is valid: an
 /// application has a pool of them, and the latency counts from the intended send time.
-pub(super) fn problem(run: &LoadRun, others: f64) -> Option<String> {
+pub(crate) fn problem(run: &LoadRun, others: f64) -> Option<String> {
     let problems = run.tally.problems();
     let counts = |problem: &&Invalid| !matches!(problem, Invalid::Crowded(_));
     let problem = problems.iter().find(counts).map(ToString::to_string);

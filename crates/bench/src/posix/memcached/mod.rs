@@ -1,7 +1,7 @@
 //! Debian's memcached, an event loop in each thread: nothing to gain, and nothing may be lost.
 
-mod testbed;
-mod text;
+pub(crate) mod testbed;
+pub(crate) mod text;
 
 use std::io;
 use std::sync::atomic::AtomicBool;

@@ -28,10 +28,10 @@ use crate::kv::{Bystanders, Cpus, cpu_time};
 /// Connections of the load, one request at a time on each.
 pub(super) const CONNECTIONS: usize = 64;
 /// The shares of the requests in the open loop.
-pub(super) const MIX: &str = "get=90,set=10";
-const KEYS: usize = 10_000;
+pub(crate) const MIX: &str = "get=90,set=10";
+pub(crate) const KEYS: usize = 10_000;
 /// Bytes of a value.
-pub(super) const VALUE: usize = 100;
+pub(crate) const VALUE: usize = 100;
 /// Time limit, after which a request is lost.
 const TIMEOUT: Ns = Ns::from_secs(2);
 const WARMUP: Ns = Ns::from_ms(200);
@@ -228,13 +228,13 @@ impl Transport for Counted {
 }
 
 /// `TCP INET: 40123`
-fn address(text: &str) -> Option<SocketAddr> {
+pub(crate) fn address(text: &str) -> Option<SocketAddr> {
     let port = text.lines().find_map(|line| line.strip_prefix("TCP INET: "))?;
     Some(SocketAddr::from(([127, 0, 0, 1], port.trim().parse().ok()?)))
 }
 
 /// Stores all keys. The answer to the last command says that those before it, which have none, are done.
-fn fill(address: SocketAddr) -> io::Result<()> {
+pub(crate) fn fill(address: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let value = [b'v'; VALUE];

@@ -9,7 +9,7 @@ const LONGEST_LINE: usize = 512;
 
 /// One request at a time on each connection, as most clients do.
 #[derive(Debug, Default)]
-pub(super) struct Text;
+pub(crate) struct Text;
 
 impl Dialect for Text {
     const DEPTH: usize = 1;

@@ -14,6 +14,7 @@ mod kv;
 pub mod kv_options;
 mod posix;
 mod probes;
+mod share;
 mod sim;
 mod steer;
 mod suite;
@@ -49,6 +50,8 @@ pub enum Bench {
     Posix(posix::Args),
     /// Probes: what they cost ten kernels, how often they look at the clock, preemption by them and by signals.
     Probes(probes::Args),
+    /// Share: what applications that share a CPU cost and gain, beside what the kernel offers.
+    Share(share::Args),
     /// The simulator itself: task events per second, memory.
     Sim(sim::Args),
 }
@@ -67,6 +70,7 @@ impl Bench {
             Self::Go(args) => go::run(args),
             Self::Posix(args) => posix::run(args),
             Self::Probes(args) => probes::run(args),
+            Self::Share(args) => share::run(args),
             Self::Sim(args) => sim::run(args),
         }
     }

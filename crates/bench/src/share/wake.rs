@@ -1,0 +1,156 @@
+//! How late a latency-critical program wakes up beside a batch program that has its CPU.
+
+use super::batch::Batch;
+use super::child::{Job, Sleeper, Woken};
+use super::command;
+use super::launch;
+use super::options::{CRITICAL_POLICY, ShareOptions};
+use super::part::Part;
+use super::setup::Share;
+use super::system::System;
+use crate::posix::programs::Program;
+use crate::posix::rounds::{attempts, busy_others, compared};
+use heddle_metrics::{Collector, Progress, Row, Run};
+use std::io;
+use std::sync::atomic::AtomicBool;
+
+/// The case in results.
+pub(super) const CASE: &str = "wake";
+/// The lateness below which 99 % of the wake-ups are.
+pub(super) const P99: &str = "p99";
+/// The longest.
+const MOST: &str = "max";
+pub(super) use super::colocated::{LONGEST, OVER_ALONE, WAIT};
+
+/// What was measured, and the CPU time of others, as a share of one CPU.
+type Measured = (Woken, f64);
+type Turn = Vec<(System, Result<Measured, String>)>;
+
+/// Measures; returns the rows so far if `stop` is set.
+///
+/// # Errors
+/// Never: a program that fails gives an invalid row.
+pub(super) fn run(
+    options: &ShareOptions,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> io::Result<Vec<Row>> {
+    let mut collect = Collector::new();
+    'all: for round in 0..options.rounds {
+        let mut turn = Turn::new();
+        for system in options.turns(Part::Wake, round) {
+            progress.step(&format!("wake, round {}: {system}", round + 1));
+            match attempts(options.tries, || once(options, system, stop), disturbed) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => break 'all,
+                measured => turn.push((system, measured.map_err(|error| error.to_string()))),
+            }
+        }
+        add(&mut collect, &turn);
+    }
+    let mut rows = collect.into_rows();
+    rows.sort_by_key(|row| System::ALL.iter().position(|system| system.name() == row.system));
+    Ok(rows)
+}
+
+fn once(options: &ShareOptions, system: System, stop: &AtomicBool) -> io::Result<Measured> {
+    let cpus = (options.cpu(), options.cpus.load);
+    let start = |realtime| Share::start(&options.program, cpus, realtime, stop);
+    let share = command::realtime(system).map(start).transpose()?;
+    let batch = match &share {
+        Some(share) => {
+            let program = options.programs.path(Program::Batch)?;
+            let (command, placement) = command::batch(options, system, Some(share), &program);
+            Some(Batch::start(command, placement)?)
+        }
+        None => None,
+    };
+    let sleeper = Sleeper {
+        cpu: options.cpu(),
+        time_ns: options.duration.0,
+        steps_per_us: options.speed(),
+        policy: CRITICAL_POLICY.into(),
+        program: options.program.clone(),
+        share: share.as_ref().map(|share| (share.file(), share.socket())),
+    };
+    let ours: Vec<u32> =
+        share.iter().map(Share::pid).chain(batch.iter().map(Batch::pid)).collect();
+    launch::measure(options, &Job::Wake(sleeper), &ours, stop)
+}
+
+fn invalid((woken, others): &Measured) -> Option<String> {
+    let empty = woken.late.is_empty().then(|| "it never woke up".to_owned());
+    empty.or_else(|| busy_others(*others))
+}
+
+fn disturbed(measured: &Measured) -> Option<String> {
+    busy_others(measured.1)
+}
+
+fn figure(measured: &Result<Measured, String>, of: impl Fn(&Woken) -> f64) -> Run {
+    match measured {
+        Ok(measured) => Run { value: of(&measured.0), invalid: invalid(measured) },
+        Err(why) => Run::invalid(f64::NAN, why.clone()),
+    }
+}
+
+fn tail(woken: &Woken) -> f64 {
+    woken.late.p99().0 as f64
+}
+
+fn add(collect: &mut Collector, turn: &Turn) {
+    let alone = turn.iter().find(|(system, _)| *system == System::Alone).map(|(_, run)| run);
+    for (system, measured) in turn {
+        let name = system.name();
+        match measured {
+            Ok(sample) => {
+                let why = invalid(sample);
+                let mut at = collect.without_load();
+                at.latency(name, CASE, &sample.0.late, why.as_deref());
+                let most = figure(measured, |woken| woken.late.max().0 as f64);
+                collect.add(name, CASE, MOST, "ns", most);
+                if let Some((mean, longest)) = sample.0.waits_ns {
+                    collect.add(name, CASE, WAIT, "ns", figure(measured, |_| mean));
+                    collect.add(name, CASE, LONGEST, "ns", figure(measured, |_| longest));
+                }
+            }
+            Err(_) => collect.add(name, CASE, P99, "ns", figure(measured, tail)),
+        }
+        if let Some(alone) = alone.filter(|_| system.has_batch()) {
+            let ratio = |ours, alone| ours / alone;
+            let ratio = compared(ratio, figure(measured, tail), figure(alone, tail));
+            collect.add(name, CASE, OVER_ALONE, "x", ratio);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heddle_core::Ns;
+
+    fn woken(ns: u64, waits_ns: Option<(f64, f64)>) -> Result<Measured, String> {
+        let mut woken = Woken { waits_ns, ..Woken::default() };
+        woken.late.record_n(Ns(ns), 100);
+        Ok((woken, 0.0))
+    }
+
+    #[test]
+    fn lateness_is_compared_with_that_of_the_program_alone() {
+        let mut collect = Collector::new();
+        let turn = vec![
+            (System::Alone, woken(10_000, None)),
+            (System::Share, woken(20_000, Some((7.0, 9.0)))),
+            (System::ShareOrdinary, Ok((Woken::default(), 0.0))),
+        ];
+        add(&mut collect, &turn);
+        let rows = collect.into_rows();
+        let of = |system: System, metric| {
+            let same = |row: &&Row| row.system == system.name() && row.metric == metric;
+            rows.iter().find(same).unwrap()
+        };
+        assert!((of(System::Share, OVER_ALONE).value - 2.0).abs() < 0.05);
+        assert_eq!(of(System::Share, LONGEST).value, 9.0);
+        assert!(of(System::Share, P99).valid);
+        assert!(of(System::ShareOrdinary, OVER_ALONE).note.contains("never woke up"));
+    }
+}
