@@ -19,26 +19,26 @@ const GRACE: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How the kernel schedules a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
-    pub(super) cpu: u32,
+    pub(super) cpus: Vec<u32>,
     pub(super) scheduling: Scheduling,
     pub(super) nice: i32,
 }
 
 impl Placement {
-    /// As an ordinary process on `cpu`.
-    pub(super) fn on(cpu: u32) -> Placement {
-        Placement { cpu, scheduling: Scheduling::ORDINARY, nice: 0 }
+    /// As an ordinary process on `cpus`.
+    pub(super) fn on(cpus: &[u32]) -> Placement {
+        Placement { cpus: cpus.into(), scheduling: Scheduling::ORDINARY, nice: 0 }
     }
 
     /// Runs `start` in a thread that is placed so: processes inherit it.
     ///
     /// # Errors
     /// The thread cannot be placed so.
-    pub(super) fn start<T: Send>(self, start: impl FnOnce() -> T + Send) -> io::Result<T> {
+    pub(super) fn start<T: Send>(&self, start: impl FnOnce() -> T + Send) -> io::Result<T> {
         let there = || {
-            pin(&[self.cpu])?;
+            pin(&self.cpus)?;
             if self.nice != 0 {
                 scheduling::set_nice(0, self.nice)?;
             }
@@ -78,7 +78,7 @@ impl Batch {
     ///
     /// # Errors
     /// It does not start, or says nothing.
-    pub(super) fn start(mut command: Command, placement: Placement) -> io::Result<Batch> {
+    pub(super) fn start(mut command: Command, placement: &Placement) -> io::Result<Batch> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = placement.start(|| command.spawn())??;
         let lines = child.stdout.take().map(lines_of).expect("standard output was piped");
@@ -143,7 +143,8 @@ mod tests {
 
     #[test]
     fn the_rate_is_of_the_time_in_between() {
-        let [before, after] = [(100.0, 1e9), (350.0, 3e9)].map(|(steps, ns)| Progress { steps, ns });
+        let [before, after] =
+            [(100.0, 1e9), (350.0, 3e9)].map(|(steps, ns)| Progress { steps, ns });
         assert_eq!(after.rate_since(before), 125.0);
     }
 
@@ -157,8 +158,8 @@ mod tests {
         let mut command = Command::new(path);
         command.arg(THREADS.to_string());
         let cpu = heddle_sys::thread::affinity().unwrap()[0];
-        let placement = Placement { nice: 1, ..Placement::on(cpu) };
-        let mut batch = Batch::start(command, placement).unwrap();
+        let placement = Placement { nice: 1, ..Placement::on(&[cpu]) };
+        let mut batch = Batch::start(command, &placement).unwrap();
         let (before, pid) = (batch.progress().unwrap(), batch.pid());
         assert_eq!(scheduling::nice(pid).unwrap(), 1);
         while batch.progress().unwrap().steps == before.steps {}
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn a_program_that_says_nothing_is_an_error() {
         let cpu = heddle_sys::thread::affinity().unwrap()[0];
-        let error = Batch::start(Command::new("/bin/false"), Placement::on(cpu)).unwrap_err();
+        let error = Batch::start(Command::new("/bin/false"), &Placement::on(&[cpu])).unwrap_err();
         assert!(!error.to_string().is_empty());
     }
 }

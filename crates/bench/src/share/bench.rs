@@ -79,7 +79,7 @@ impl Suite for ShareOptions {
 
     fn conditions(&self) -> Vec<String> {
         let mut said = vec![format!(
-            "Both applications on CPU {}, the load generator and the broker on CPU {}; fresh processes for each run, \
+            "Both applications on CPU {}, the load generator on CPU {}; fresh processes for each run, \
              systems in turn within a round, another first each time; medians of rounds with least and greatest; ratios \
              are of two runs of one round. A run in which others used more than {:.0} % of a CPU is invalid and done \
              again, {} times at most.",
@@ -104,7 +104,7 @@ impl ShareOptions {
     fn condition(&self, part: Part) -> String {
         let beside = format!(
             "beside {} threads that compute (programs/batch.c); both under heddle run in the share, {CRITICAL_POLICY} \
-             and {BATCH_POLICY}, or plain; alone: under heddle run, without a batch program",
+             and {BATCH_POLICY}, where threads other than workers may use the other CPU, or plain; alone: under heddle run, without a batch program",
             batch::THREADS
         );
         match part {

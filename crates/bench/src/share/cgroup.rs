@@ -22,9 +22,8 @@ impl Groups {
     /// There is no hierarchy with weights, or it is not the caller's to change.
     pub(super) fn make() -> io::Result<Groups> {
         let root = cpu_hierarchy();
-        let root = root.ok_or_else(|| {
-            io::Error::other("no cgroups with the `cpu` controller are mounted")
-        })?;
+        let root = root
+            .ok_or_else(|| io::Error::other("no cgroups with the `cpu` controller are mounted"))?;
         Groups::below(&root).map_err(|error| {
             io::Error::new(error.kind(), format!("no cgroup below {}: {error}", root.display()))
         })

@@ -43,7 +43,7 @@ pub(super) fn batch(
         }
         None => launch::command(&options.program, &posix::System::Kernel, program, &args),
     };
-    let ordinary = Placement::on(options.cpu());
+    let ordinary = Placement::on(&cpus(options, system));
     let placement = match system {
         System::Nice => Placement { nice: 19, ..ordinary },
         System::Idle => Placement { scheduling: Scheduling::IDLE, ..ordinary },
@@ -63,6 +63,15 @@ fn shared(
     command.args(["run", "--share"]).arg(file).args(["--class", class, "--policy", policy, "--"]);
     command.arg(program).args(args).env_remove("LD_PRELOAD");
     command
+}
+
+/// The CPUs that the programs may use. A share has the shared one for their workers; what else they do, little, users
+/// leave to the other CPUs.
+pub(super) fn cpus(options: &ShareOptions, system: System) -> Vec<u32> {
+    match system.is_shared() {
+        true => vec![options.cpu(), options.cpus.load],
+        false => vec![options.cpu()],
+    }
 }
 
 /// Whether the workers of a system's share are real-time threads; `None` if it has no share.

@@ -110,9 +110,8 @@ impl Server {
             Server::Plain { program, loops } => {
                 let args = [loops.to_string(), "1".into()];
                 let command = command::critical(options, system, share, program, &args);
-                let start =
-                    || ServerProcess::start(system.name(), command, stop, testbed::ready);
-                let started = placement(options.cpu(), system).start(start)?;
+                let start = || ServerProcess::start(system.name(), command, stop, testbed::ready);
+                let started = placement(options, system).start(start)?;
                 let (server, address) = started.map_err(|error| match error {
                     StartError::Interrupted => io::ErrorKind::Interrupted.into(),
                     other => io::Error::other(other),
@@ -126,9 +125,9 @@ impl Server {
                 let mut command =
                     command::critical(options, system, share, program, &memcached_args());
                 command.env("MEMCACHED_PORT_FILENAME", &port);
+                let cpus = command::cpus(options, system);
                 let ready = || memcached::address(&fs::read_to_string(&port).ok()?);
-                let (server, address) =
-                    Daemon::start(&command, &[options.cpu()], &log, stop, ready)?;
+                let (server, address) = Daemon::start(&command, &cpus, &log, stop, ready)?;
                 memcached::fill(address).map_err(|error| server.explain(&error))?;
                 Ok(Running { process: Process::Daemon(server), address })
             }
@@ -179,10 +178,10 @@ fn memcached_args() -> Vec<String> {
 }
 
 /// How the kernel schedules the server.
-fn placement(cpu: u32, system: System) -> Placement {
+fn placement(options: &ShareOptions, system: System) -> Placement {
     let fifo = Scheduling { class: Class::Fifo, priority: 1, reset_on_fork: false };
     let scheduling = if system == System::Fifo { fifo } else { Scheduling::ORDINARY };
-    Placement { scheduling, ..Placement::on(cpu) }
+    Placement { scheduling, ..Placement::on(&command::cpus(options, system)) }
 }
 
 #[cfg(test)]
@@ -191,9 +190,13 @@ mod tests {
 
     #[test]
     fn only_fifo_is_real_time() {
+        let cpus = crate::kv::Cpus { server: vec![0], load: 1, shared: false };
+        let options = ShareOptions::new(&System::ALL, cpus, "/h".into(), true);
         for system in System::ALL {
-            let is_fifo = placement(1, system).scheduling.class == Class::Fifo;
+            let placement = placement(&options, system);
+            let is_fifo = placement.scheduling.class == Class::Fifo;
             assert_eq!(is_fifo, system == System::Fifo, "{system}");
+            assert_eq!(placement.cpus.len() == 2, system.is_shared(), "{system}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Tables, and the bench as an HTML report.
 
-use super::colocated::{BE_SHARE, BUSY, LONGEST, OF_LEFT, OVER_ALONE, OVER_SHARE, STEPS, WAIT};
 use super::colocated::part_case;
+use super::colocated::{BE_SHARE, BUSY, LONGEST, OF_LEFT, OVER_ALONE, OVER_SHARE, STEPS, WAIT};
 use super::part::Part;
 use super::switch::{self, BROKEN, BROKEN_SHARE, OF_FUTEX, SWITCH};
 use super::system::System;
@@ -13,9 +13,9 @@ use heddle_metrics::{BarChart, LinePlot, Report, Results, Row, Table};
 pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
     let shown: &[&str] = match part {
         Part::Switch => &[SWITCH, OF_FUTEX, BROKEN, BROKEN_SHARE],
-        Part::Service | Part::Memcached => &[
-            "p50", "p99", "p99.9", OVER_ALONE, OVER_SHARE, BE_SHARE, OF_LEFT, BUSY, WAIT, LONGEST,
-        ],
+        Part::Service | Part::Memcached => {
+            &["p50", "p99", "p99.9", OVER_ALONE, OVER_SHARE, BE_SHARE, OF_LEFT, BUSY, WAIT, LONGEST]
+        }
         Part::Wake => &["p50", "p99", "p99.9", "max", wake::OVER_ALONE, WAIT, LONGEST],
     };
     let rows = rows.iter().filter(|row| row.system != "calibration").cloned().collect();
@@ -48,8 +48,13 @@ fn figures(results: &Results, mut report: Report) -> Report {
     for part in [Part::Service, Part::Memcached] {
         report = over_load(part, results, report);
     }
-    let here = |row: &&Row| row.case == wake::CASE && ["p50", "p99", "p99.9"].contains(&&*row.metric);
-    let named = |row: &Row| Row { case: format!("late, {}", row.metric), metric: "late".into(), ..row.clone() };
+    let here =
+        |row: &&Row| row.case == wake::CASE && ["p50", "p99", "p99.9"].contains(&&*row.metric);
+    let named = |row: &Row| Row {
+        case: format!("late, {}", row.metric),
+        metric: "late".into(),
+        ..row.clone()
+    };
     let rows = results.rows.iter().filter(here).map(named).collect();
     let wakes = BarChart::of(&Results { rows, ..results.clone() }, "late", "Lateness of wake-ups");
     if wakes.panels.is_empty() { report } else { report.bars(wakes) }

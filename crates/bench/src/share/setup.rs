@@ -29,7 +29,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Starts a broker for `cpu`; it runs on `on` itself.
+    /// Starts a broker for `cpu`, which runs there or on `on`.
     ///
     /// # Errors
     /// It does not start, with its own words; `stop` is set ([`io::ErrorKind::Interrupted`]).
@@ -45,8 +45,10 @@ impl Share {
         let mut command = Command::new(program);
         command.args(["share", "serve"]).arg(&file).args(["--until-idle", UNTIL_IDLE]);
         let log = folder.path().join("log");
-        let answers = || Status::of(program, &file).ok();
-        let (broker, _) = Daemon::start(&command, &[on], &log, stop, answers)?;
+        let answers = || Status::of(program, &file).ok().map(drop);
+        // It may give only CPUs that it has itself.
+        let started = Daemon::start(&command, &[cpu, on], &log, stop, answers);
+        let (broker, ()) = started.map_err(|error| one_line(&error))?;
         Ok(Share { broker, folder })
     }
 
@@ -64,6 +66,13 @@ impl Share {
     pub(super) fn pid(&self) -> u32 {
         self.broker.pid()
     }
+}
+
+/// Returns `error` with a message that fits into a table.
+fn one_line(error: &io::Error) -> io::Error {
+    let text = error.to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    io::Error::new(error.kind(), lines.join(": "))
 }
 
 fn text(cpu: u32, realtime: Realtime, socket: &Path) -> String {
@@ -157,6 +166,12 @@ mod tests {
             text,
             "cpus = \"3\"\npolicy = \"priority\"\nrealtime = \"never\"\nsocket = \"/tmp/x/socket\"\n"
         );
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        let error = io::Error::other("ended early\n    heddle: no such CPU");
+        assert_eq!(one_line(&error).to_string(), "ended early: heddle: no such CPU");
     }
 
     #[test]

@@ -58,8 +58,7 @@ fn once(options: &ShareOptions, system: System, stop: &AtomicBool) -> io::Result
     let cpus = (options.cpu(), options.cpus.load);
     let start = |realtime| Share::start(&options.program, cpus, realtime, stop);
     let share = command::realtime(system).map(start).transpose()?;
-    let ours: Vec<u32> =
-        share.iter().map(Share::pid).chain([std::process::id()]).collect();
+    let ours: Vec<u32> = share.iter().map(Share::pid).chain([std::process::id()]).collect();
     let pair = Pair {
         system,
         cpu: options.cpu(),

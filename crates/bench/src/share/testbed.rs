@@ -154,7 +154,7 @@ impl<'a> Testbed<'a> {
     fn start_batch(&self, system: System, share: Option<&Share>) -> io::Result<Batch> {
         let program = self.options.programs.path(Program::Batch)?;
         let (command, placement) = command::batch(self.options, system, share, &program);
-        Batch::start(command, placement)
+        Batch::start(command, &placement)
     }
 
     fn start(&self, system: System, stop: &AtomicBool) -> io::Result<Pair> {

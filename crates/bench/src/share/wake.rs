@@ -18,8 +18,6 @@ use std::sync::atomic::AtomicBool;
 pub(super) const CASE: &str = "wake";
 /// The lateness below which 99 % of the wake-ups are.
 pub(super) const P99: &str = "p99";
-/// The longest.
-const MOST: &str = "max";
 pub(super) use super::colocated::{LONGEST, OVER_ALONE, WAIT};
 
 /// What was measured, and the CPU time of others, as a share of one CPU.
@@ -60,7 +58,7 @@ fn once(options: &ShareOptions, system: System, stop: &AtomicBool) -> io::Result
         Some(share) => {
             let program = options.programs.path(Program::Batch)?;
             let (command, placement) = command::batch(options, system, Some(share), &program);
-            Some(Batch::start(command, placement)?)
+            Some(Batch::start(command, &placement)?)
         }
         None => None,
     };
@@ -72,8 +70,7 @@ fn once(options: &ShareOptions, system: System, stop: &AtomicBool) -> io::Result
         program: options.program.clone(),
         share: share.as_ref().map(|share| (share.file(), share.socket())),
     };
-    let ours: Vec<u32> =
-        share.iter().map(Share::pid).chain(batch.iter().map(Batch::pid)).collect();
+    let ours: Vec<u32> = share.iter().map(Share::pid).chain(batch.iter().map(Batch::pid)).collect();
     launch::measure(options, &Job::Wake(sleeper), &ours, stop)
 }
 
@@ -106,8 +103,6 @@ fn add(collect: &mut Collector, turn: &Turn) {
                 let why = invalid(sample);
                 let mut at = collect.without_load();
                 at.latency(name, CASE, &sample.0.late, why.as_deref());
-                let most = figure(measured, |woken| woken.late.max().0 as f64);
-                collect.add(name, CASE, MOST, "ns", most);
                 if let Some((mean, longest)) = sample.0.waits_ns {
                     collect.add(name, CASE, WAIT, "ns", figure(measured, |_| mean));
                     collect.add(name, CASE, LONGEST, "ns", figure(measured, |_| longest));

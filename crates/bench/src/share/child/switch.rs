@@ -168,12 +168,7 @@ fn ends(system: System) -> io::Result<(Option<Descriptors>, Option<OfPeer>)> {
     }
 }
 
-fn start(
-    pair: &Pair,
-    words: &Path,
-    is_idle: bool,
-    stdio: Option<OfPeer>,
-) -> io::Result<Running> {
+fn start(pair: &Pair, words: &Path, is_idle: bool, stdio: Option<OfPeer>) -> io::Result<Running> {
     let job = Job::Peer(Peer { pair: pair.clone(), words: words.into(), is_idle });
     let mut command = Command::new(&pair.program);
     command.args(["bench", "share", "--child", &serde_json::to_string(&job)?]);
