@@ -24,5 +24,5 @@ mod memory;
 mod model;
 pub mod wire;
 
-pub use member::{JoinError, Kind, Member, Thread, Watched, connect_to};
+pub use member::{JoinError, Kind, Member, Thread, WAIT_CLASSES, Watched, connect_to};
 pub use memory::{AppMemory, BrokerMemory, Slot};

@@ -126,7 +126,8 @@ impl ShareOptions {
                 self.duration
             ),
             Part::Wake => format!(
-                "wake: a task that sleeps for 1 ms and computes for 20 us, {}; how late it runs; {beside}.",
+                "wake: a task that sleeps for 1 ms and computes for 20 us, {}; how late it runs, and how long its worker waits \
+                 for the CPU (wait_p50, wait_p99: the next power of two); {beside}.",
                 self.duration
             ),
         }

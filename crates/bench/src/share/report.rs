@@ -16,7 +16,17 @@ pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
         Part::Service | Part::Memcached => {
             &["p50", "p99", "p99.9", OVER_ALONE, OVER_SHARE, BE_SHARE, OF_LEFT, BUSY, WAIT, LONGEST]
         }
-        Part::Wake => &["p50", "p99", "p99.9", "max", wake::OVER_ALONE, WAIT, LONGEST],
+        Part::Wake => &[
+            "p50",
+            "p99",
+            "p99.9",
+            "max",
+            wake::OVER_ALONE,
+            WAIT,
+            wake::WAIT_P50,
+            wake::WAIT_P99,
+            LONGEST,
+        ],
     };
     let rows = rows.iter().filter(|row| row.system != "calibration").cloned().collect();
     let mut tables = heddle_metrics::tables(&Results::here(rows).with_metrics(shown));

@@ -18,6 +18,10 @@ use std::sync::atomic::AtomicBool;
 pub(super) const CASE: &str = "wake";
 /// The lateness below which 99 % of the wake-ups are.
 pub(super) const P99: &str = "p99";
+/// What half of the waits for the CPU do not exceed, by a factor of two.
+pub(super) const WAIT_P50: &str = "wait_p50";
+/// The same for 99 %.
+pub(super) const WAIT_P99: &str = "wait_p99";
 pub(super) use super::colocated::{LONGEST, OVER_ALONE, WAIT};
 
 /// What was measured, and the CPU time of others, as a share of one CPU.
@@ -94,6 +98,18 @@ fn tail(woken: &Woken) -> f64 {
     woken.late.p99().0 as f64
 }
 
+/// Returns a time that so many per cent of the waits do not exceed: a power of two less one.
+fn wait_percentile(waits: &[u64], percent: u64) -> Option<f64> {
+    let all: u64 = waits.iter().sum();
+    let wanted = (all * percent).div_ceil(100);
+    let mut below = 0;
+    let class = waits.iter().position(|count| {
+        below += count;
+        below >= wanted
+    })?;
+    (all > 0).then_some((1_u64 << class) as f64 - 1.0)
+}
+
 fn add(collect: &mut Collector, turn: &Turn) {
     let alone = turn.iter().find(|(system, _)| *system == System::Alone).map(|(_, run)| run);
     for (system, measured) in turn {
@@ -103,6 +119,11 @@ fn add(collect: &mut Collector, turn: &Turn) {
                 let why = invalid(sample);
                 let mut at = collect.without_load();
                 at.latency(name, CASE, &sample.0.late, why.as_deref());
+                for (metric, percent) in [(WAIT_P50, 50), (WAIT_P99, 99)] {
+                    if let Some(most) = wait_percentile(&sample.0.waits, percent) {
+                        collect.add(name, CASE, metric, "ns", figure(measured, |_| most));
+                    }
+                }
                 if let Some((mean, longest)) = sample.0.waits_ns {
                     collect.add(name, CASE, WAIT, "ns", figure(measured, |_| mean));
                     collect.add(name, CASE, LONGEST, "ns", figure(measured, |_| longest));
@@ -127,6 +148,17 @@ mod tests {
         let mut woken = Woken { waits_ns, ..Woken::default() };
         woken.late.record_n(Ns(ns), 100);
         Ok((woken, 0.0))
+    }
+
+    #[test]
+    fn a_percentile_of_waits_is_the_end_of_its_class() {
+        let mut waits = [0; 32];
+        (waits[10], waits[12], waits[16]) = (60, 38, 2);
+        assert_eq!(wait_percentile(&waits, 50), Some(1023.0));
+        assert_eq!(wait_percentile(&waits, 98), Some(4095.0));
+        assert_eq!(wait_percentile(&waits, 99), Some(65535.0));
+        assert_eq!(wait_percentile(&[0; 32], 50), None);
+        assert_eq!(wait_percentile(&[], 50), None);
     }
 
     #[test]

@@ -81,10 +81,20 @@ pub enum JoinError {
     },
 }
 
+/// How many classes of waits [`Member::waits`] has.
+pub const WAIT_CLASSES: usize = 32;
+
+/// Returns the class of a wait of so many nanoseconds.
+fn wait_class(ns: u64) -> usize {
+    ((u64::BITS - ns.leading_zeros()) as usize).min(WAIT_CLASSES - 1)
+}
+
 /// What only this process knows about one of its CPUs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Local {
+    /// See [`Member::waits`].
+    waits: [AtomicU64; WAIT_CLASSES],
     /// Its worker has the priority of one that sleeps.
     raised: AtomicBool,
     /// When its worker last slept or waited.
@@ -312,6 +322,7 @@ impl Member {
         let (slot, now) = (self.slot(cpu), clock::now().0);
         let waited = now.saturating_sub(slot.since.load(Ordering::Relaxed));
         add(&slot.waited_ns, waited);
+        add(&self.locals[cpu].waits[wait_class(waited)], 1);
         slot.longest_wait_ns.fetch_max(waited, Ordering::Relaxed);
         slot.since.store(now, Ordering::Relaxed);
         add(&slot.switches, 1);
@@ -321,6 +332,12 @@ impl Member {
         let (slot, now) = (self.slot(cpu), clock::now().0);
         add(&slot.active_ns, now.saturating_sub(slot.since.load(Ordering::Relaxed)));
         slot.since.store(now, Ordering::Relaxed);
+    }
+
+    /// Returns how often the worker of `cpu` has waited for it so far, by time: fewer than 2 to the power of the index
+    /// nanoseconds, and not fewer than half of that. The last number has all longer ones.
+    pub fn waits(&self, cpu: usize) -> [u64; WAIT_CLASSES] {
+        std::array::from_fn(|class| self.locals[cpu].waits[class].load(Ordering::Relaxed))
     }
 
     fn me(&self) -> usize {

@@ -40,6 +40,8 @@ pub(in crate::share) struct Woken {
     pub(in crate::share) late: Histogram,
     /// What the broker reports: the mean wait for the CPU and the longest.
     pub(in crate::share) waits_ns: Option<(f64, f64)>,
+    /// Waits for the CPU, by the powers of two that are above them.
+    pub(in crate::share) waits: Vec<u64>,
 }
 
 /// Measures. The first thread stays on the CPU of the others.
@@ -48,9 +50,10 @@ pub(super) fn measure(sleeper: &Sleeper) -> io::Result<Woken> {
         pin(&[sleeper.cpu])?;
         let runtime = runtime(sleeper)?;
         let (time, steps) = (Ns(sleeper.time_ns), (sleeper.steps_per_us * BUSY_US) as u64);
-        Ok(runtime.run(move || wake_ups(time, steps)))
+        let late = runtime.run(move || wake_ups(time, steps));
+        Ok((late, runtime.share_waits().first().map_or(Vec::new(), |waits| waits.to_vec())))
     };
-    let late = thread::scope(|scope| scope.spawn(there).join())
+    let (late, classes) = thread::scope(|scope| scope.spawn(there).join())
         .unwrap_or_else(|_| Err(io::Error::other("the sleeping thread panicked")))?;
     let waits = match &sleeper.share {
         // The process is a member for as long as it lives.
@@ -58,7 +61,7 @@ pub(super) fn measure(sleeper: &Sleeper) -> io::Result<Woken> {
         None => None,
     };
     let waits_ns = waits.map(|Waits { mean_ns, longest_ns }| (mean_ns, longest_ns));
-    Ok(Woken { late, waits_ns })
+    Ok(Woken { late, waits_ns, waits: classes })
 }
 
 fn runtime(sleeper: &Sleeper) -> io::Result<Runtime> {
@@ -103,7 +106,7 @@ mod tests {
             share: None,
         };
         let woken = measure(&sleeper).unwrap();
-        assert_eq!(woken.waits_ns, None);
+        assert_eq!((woken.waits_ns, woken.waits.len()), (None, 0));
         let least = Sleeper { time_ns: 0, ..sleeper };
         assert!(measure(&least).unwrap().late.is_empty());
     }
