@@ -19,6 +19,7 @@ use heddle_share::{Thread, Watched};
 use heddle_sys::{clock, thread};
 use std::io;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 
 /// Time between two checks, and how long a worker must be off the CPU in the kernel before its queue is taken.
 const PERIOD: Ns = Ns::from_ms(1);
@@ -35,17 +36,26 @@ const IDLE_LOOKS: u32 = 5;
 /// # Errors
 /// The system's, if it cannot create a thread.
 pub(crate) fn start(engine: &'static dyn Engine) -> io::Result<()> {
-    threads::start(engine, engine.core().thread_name("tick"), move || run(engine))
+    let (adopted, is_adopted) = mpsc::channel();
+    let name = engine.core().thread_name("tick");
+    threads::start(engine, name, move || run(engine, &adopted))?;
+    if engine.core().settings.share.is_some() {
+        // As an ordinary thread it might never run beside the real-time workers that it is to interrupt.
+        let _ = is_adopted.recv();
+    }
+    Ok(())
 }
 
 /// Runs until the runtime stops.
-fn run(engine: &'static dyn Engine) {
+fn run(engine: &'static dyn Engine, adopted: &mpsc::Sender<()>) {
     thread::make_punctual();
     worker::help(engine.liveness());
     let core = engine.core();
     if let Some(share) = &core.settings.share {
         share.member().adopt_thread(Thread::Helper);
     }
+    // Unless the runtime shares CPUs, nobody waits for it.
+    let _ = adopted.send(());
     let mut watches = core.watches.lock().unwrap_or_else(|e| e.into_inner());
     let (mut idle_looks, mut data, mut watch_until) = (0, false, Ns::ZERO);
     while !(core.is_stopping() && (core.is_over() || engine.is_drained())) {
