@@ -74,19 +74,12 @@ impl Sample {
     }
 }
 
-/// The two programs of a run and what they need. They end in the reverse order.
+/// The two programs of a run and what they need. They end in this order: beside the batch program the server might not.
 struct Pair {
-    share: Option<Share>,
-    _groups: Option<Groups>,
-    server: Running,
     batch: Option<Batch>,
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        // It makes way for the server, which could not end otherwise.
-        self.batch = None;
-    }
+    server: Running,
+    _groups: Option<Groups>,
+    share: Option<Share>,
 }
 
 impl<'a> Testbed<'a> {
@@ -170,7 +163,7 @@ impl<'a> Testbed<'a> {
             groups.take_critical(server.pid())?;
             groups.take_batch(batch.pid())?;
         }
-        Ok(Pair { share, _groups: groups, server, batch })
+        Ok(Pair { batch, server, _groups: groups, share })
     }
 
     /// Measures fresh programs.
