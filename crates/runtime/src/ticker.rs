@@ -54,7 +54,7 @@ fn run(engine: &'static dyn Engine, adopted: &mpsc::Sender<()>) {
     if let Some(share) = &core.settings.share {
         share.member().adopt_thread(Thread::Helper);
     }
-    // Unless the runtime shares CPUs, nobody waits for it.
+    // The receiver is gone unless the runtime shares CPUs.
     let _ = adopted.send(());
     let mut watches = core.watches.lock().unwrap_or_else(|e| e.into_inner());
     let (mut idle_looks, mut data, mut watch_until) = (0, false, Ns::ZERO);

@@ -186,7 +186,7 @@ impl SharedMemory {
 }
 
 /// Maps `file`, of a page at least, for the rest of the process: numbers that it shares with others that map it. As for
-/// [`SharedMemory::map`], nobody shrinks the file.
+/// [`SharedMemory::map`], the file is not shrunk.
 ///
 /// # Errors
 /// The system's; the file is shorter, or not open for writing.

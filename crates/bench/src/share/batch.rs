@@ -1,4 +1,4 @@
-//! The batch program: threads that compute for ever.
+//! The batch program: threads that compute forever.
 
 use heddle_sys::scheduling::{self, Scheduling};
 use heddle_sys::thread::pin;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_computes_tells_and_ends() {
+    fn the_program_computes_reports_and_ends() {
         let programs = Programs::default();
         let path = match programs.path(Program::Batch) {
             Ok(path) => path,

@@ -79,10 +79,10 @@ impl Suite for ShareOptions {
 
     fn conditions(&self) -> Vec<String> {
         let mut said = vec![format!(
-            "Both applications on CPU {}, the load generator on CPU {}; fresh processes for each run, \
-             systems in turn within a round, another first each time; medians of rounds with least and greatest; ratios \
-             are of two runs of one round. A run in which others used more than {:.0} % of a CPU is invalid and done \
-             again, {} times at most.",
+            "Both applications on CPU {}, the load generator on CPU {}; fresh processes for each run, systems in turn \
+             within a round, another first each time; medians of rounds with least and greatest; ratios are of two \
+             runs of one round. A run in which others used more than {:.0} % of a CPU is invalid and done again, {} \
+             times at most.",
             self.cpu(),
             self.cpus.load,
             MOST_OTHERS * 100.0,
@@ -104,21 +104,22 @@ impl ShareOptions {
     fn condition(&self, part: Part) -> String {
         let beside = format!(
             "beside {} threads that compute (programs/batch.c); both under heddle run in the share, {CRITICAL_POLICY} \
-             and {BATCH_POLICY}, where threads other than workers may use the other CPU, or plain; alone: under heddle run, without a batch program",
+             and {BATCH_POLICY}, where threads other than workers may use the other CPU, or plain; alone: under \
+             heddle run, without a batch program",
             batch::THREADS
         );
         match part {
             Part::Switch => format!(
-                "switch: two processes give one CPU to each other; wall time of {} switches or more, one way, in pieces \
-                 of 10 ms; share-futex: a third, idle member makes them sleep on futexes; share-ordinary: without real \
-                 time; sched_yield: SCHED_FIFO.",
+                "switch: two processes give one CPU to each other; wall time of {} switches or more, one way, in \
+                 pieces of 10 ms; share-futex: a third, idle member makes them sleep on futexes; share-ordinary: \
+                 without real time; sched_yield: SCHED_FIFO.",
                 self.switches
             ),
             Part::Service => format!(
-                "service: GETs that compute for {GET} on {CONNECTIONS} connections, open loop, Poisson, latency from the \
-                 intended send time, at shares of what the server does alone, {} each; {beside}. be_share: steps of the \
-                 batch program, of what it does alone as a plain program; of_left: that over what the server's CPU time \
-                 left.",
+                "service: GETs that compute for {GET} on {CONNECTIONS} connections, open loop, Poisson, latency from \
+                 the intended send time, at shares of what the server does alone, {} each; {beside}. be_share: steps \
+                 of the batch program, of what it does alone as a plain program; of_left: that over what the \
+                 server's CPU time left.",
                 self.duration
             ),
             Part::Memcached => format!(
@@ -126,8 +127,8 @@ impl ShareOptions {
                 self.duration
             ),
             Part::Wake => format!(
-                "wake: a task that sleeps for 1 ms and computes for 20 us, {}; how late it runs, and how long its worker waits \
-                 for the CPU (wait_p50, wait_p99: the next power of two); {beside}.",
+                "wake: a task that sleeps for 1 ms and computes for 20 us, {}; how late it runs, and how long its \
+                 worker waits for the CPU (wait_p50, wait_p99: the next power of two); {beside}.",
                 self.duration
             ),
         }

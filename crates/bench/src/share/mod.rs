@@ -16,7 +16,8 @@
 //! - **I2** A response time counts from the intended send time. A run is invalid if the generator was late, if requests
 //!   got no answer, or if other processes took CPU time.
 //! - **I3** A program that fails or hangs is an invalid run with its reason, and the others go on.
-//! - **I4** No process, cgroup or file outlives the bench, unless the bench is killed; then processes end by themselves.
+//! - **I4** No process, cgroup or file outlives the bench, unless the bench is killed; then processes end by
+//!   themselves.
 
 #![forbid(unsafe_code)]
 

@@ -51,7 +51,7 @@ pub(super) fn report(
 }
 
 fn figures(results: &Results, mut report: Report) -> Report {
-    let switches = BarChart::of(results, SWITCH, "A switch between two applications, one way");
+    let switches = BarChart::of(results, SWITCH, title(Part::Switch));
     if !switches.panels.is_empty() {
         report = report.bars(switches.caption(switch::PUBLISHED));
     }
@@ -66,8 +66,17 @@ fn figures(results: &Results, mut report: Report) -> Report {
         ..row.clone()
     };
     let rows = results.rows.iter().filter(here).map(named).collect();
-    let wakes = BarChart::of(&Results { rows, ..results.clone() }, "late", "Lateness of wake-ups");
+    let wakes = BarChart::of(&Results { rows, ..results.clone() }, "late", title(Part::Wake));
     if wakes.panels.is_empty() { report } else { report.bars(wakes) }
+}
+
+fn title(part: Part) -> &'static str {
+    match part {
+        Part::Switch => "A switch between two applications, one way",
+        Part::Service => "A server beside a batch program on one CPU",
+        Part::Memcached => "Memcached beside a batch program on one CPU",
+        Part::Wake => "Lateness of wake-ups beside a batch program",
+    }
 }
 
 fn over_load(part: Part, results: &Results, mut report: Report) -> Report {
@@ -82,8 +91,9 @@ fn over_load(part: Part, results: &Results, mut report: Report) -> Report {
         (BE_SHARE, "the batch program's throughput, of what it has alone"),
     ];
     if loads.len() > 1 {
-        for (metric, title) in curves {
-            let plot = LinePlot::over_load(results, case, metric, &format!("{part}: {title}"));
+        for (metric, what) in curves {
+            let plot =
+                LinePlot::over_load(results, case, metric, &format!("{}: {what}", title(part)));
             report = report.plot(plot.emphasise(System::Share.name()));
         }
     } else if let [load] = loads[..] {
@@ -92,7 +102,7 @@ fn over_load(part: Part, results: &Results, mut report: Report) -> Report {
             (case, "p50", "p50"),
             (case, STEPS, "steps of the batch program per second"),
         ];
-        report = report.bars(BarChart::at_load(results, load, &panels, &part.to_string()));
+        report = report.bars(BarChart::at_load(results, load, &panels, title(part)));
     }
     report
 }

@@ -1,4 +1,5 @@
-/* Threads that compute for ever in plain code, as a batch program does: steps of some 10 us, now and then an allocation.
+/* Threads that compute forever in plain code, as a batch program does: steps of some 10 us, and now and then an
+ * allocation.
  *
  * Usage: batch THREADS. Prints {"steps": 1234, "ns": 5678}, the steps so far and the clock, for each line that it
  * reads, and ends when its standard input does. */

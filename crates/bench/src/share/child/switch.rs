@@ -139,7 +139,7 @@ fn on_cpu<T: Send>(cpu: u32, work: impl FnOnce() -> io::Result<T> + Send) -> io:
 
 fn join(pair: &Pair, name: &str) -> io::Result<Option<&'static Member>> {
     let Some((_, socket)) = &pair.share else { return Ok(None) };
-    // A signal that is ignored unless somebody handles it.
+    // A signal that is ignored by default.
     let signal = Signal::URG.as_raw();
     let member = Member::join(socket, name, Kind::BestEffort, signal);
     member.map(Some).map_err(io::Error::other)

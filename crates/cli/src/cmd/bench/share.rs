@@ -26,8 +26,9 @@ memcached (the same with Debian's memcached, at half load), wake (how late a tas
 the batch program).
 Systems of switch: share-yield (two members of a share, real time), share-futex (the same beside an idle member),
 share-ordinary (a share without real time), futex, eventfd, pipe (two processes that wake each other), sched_yield (two
-SCHED_FIFO processes). Of the others: alone (the server under heddle run, without a batch program), share, share-ordinary
-(both under heddle run --share), kernel (both plain), nice (the batch program at nice 19), cgroup (weights 8192 and 2,
+SCHED_FIFO processes).
+Systems of the others: alone (the server under heddle run, without a batch program), share, share-ordinary (both under
+heddle run --share), kernel (both plain), nice (the batch program at nice 19), cgroup (weights 8192 and 2,
 or 10000 and 1 in version 2), idle (the batch program under SCHED_IDLE), fifo (the server under SCHED_FIFO).
 Ratios: of_futex, a switch over that of futex; p99_over_alone and p99_over_share, a system's p99 over theirs; be_share,
 the batch program's steps over what it does alone; of_left, that over what the server left.
