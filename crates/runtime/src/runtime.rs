@@ -29,8 +29,8 @@ impl Runtime {
         stats_of(self.engine)
     }
 
-    /// Returns how long its workers have waited for the CPUs that it [shares](crate::RuntimeBuilder::share): the classes
-    /// of [`heddle_share::Member::waits`] for each CPU; nothing if it shares none.
+    /// Returns how long its workers have waited for the CPUs that it [shares](crate::RuntimeBuilder::share), each CPU's
+    /// as in [`heddle_share::Member::waits`]; nothing if it shares none.
     pub fn share_waits(&self) -> Vec<[u64; heddle_share::WAIT_CLASSES]> {
         let core = self.engine.core();
         let Some(share) = &core.settings.share else { return Vec::new() };
