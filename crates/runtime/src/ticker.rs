@@ -16,10 +16,9 @@ use crate::watches::{Watch, Watches};
 use crate::worker::{self, Remote};
 use heddle_core::Ns;
 use heddle_share::{Thread, Watched};
-use heddle_sys::{clock, thread};
+use heddle_sys::{clock, futex, thread};
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
 
 /// Time between two checks, and how long a worker must be off the CPU in the kernel before its queue is taken.
 const PERIOD: Ns = Ns::from_ms(1);
@@ -36,26 +35,25 @@ const IDLE_LOOKS: u32 = 5;
 /// # Errors
 /// The system's, if it cannot create a thread.
 pub(crate) fn start(engine: &'static dyn Engine) -> io::Result<()> {
-    let (adopted, is_adopted) = mpsc::channel();
-    let name = engine.core().thread_name("tick");
-    threads::start(engine, name, move || run(engine, &adopted))?;
-    if engine.core().settings.share.is_some() {
-        // As an ordinary thread it might never run beside the real-time workers that it is to interrupt.
-        let _ = is_adopted.recv();
+    let core = engine.core();
+    threads::start(engine, core.thread_name("tick"), move || run(engine))?;
+    // As an ordinary thread it might never run beside the real-time workers that it must interrupt.
+    while core.settings.share.is_some() && core.ticker_runs.load(Ordering::Acquire) == 0 {
+        futex::wait(&core.ticker_runs, 0, None);
     }
     Ok(())
 }
 
 /// Runs until the runtime stops.
-fn run(engine: &'static dyn Engine, adopted: &mpsc::Sender<()>) {
+fn run(engine: &'static dyn Engine) {
     thread::make_punctual();
     worker::help(engine.liveness());
     let core = engine.core();
     if let Some(share) = &core.settings.share {
         share.member().adopt_thread(Thread::Helper);
     }
-    // The receiver is gone unless the runtime shares CPUs.
-    let _ = adopted.send(());
+    core.ticker_runs.store(1, Ordering::Release);
+    futex::wake(&core.ticker_runs, 1);
     let mut watches = core.watches.lock().unwrap_or_else(|e| e.into_inner());
     let (mut idle_looks, mut data, mut watch_until) = (0, false, Ns::ZERO);
     while !(core.is_stopping() && (core.is_over() || engine.is_drained())) {

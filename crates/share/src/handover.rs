@@ -113,13 +113,13 @@ type Absent = [u32; APPS];
 /// The caller has work for the CPU: waits until it is active there.
 pub fn enter(cpu: &impl Cpu) {
     want(cpu);
-    take(cpu);
+    take(cpu, None);
 }
 
-/// The active caller has no work: leaves the CPU to a member that wants it. Returns whether any other member does.
-pub fn leave(cpu: &impl Cpu) -> bool {
+/// The active caller has no work: leaves the CPU to a member that wants it.
+pub fn leave(cpu: &impl Cpu) {
     set(cpu, State::Idle);
-    pass_on(cpu, |_| true)
+    pass_on(cpu, |_| true);
 }
 
 /// The active caller makes way for members that are before it, and waits until it is active again.
@@ -127,8 +127,8 @@ pub fn make_way(cpu: &impl Cpu) {
     want(cpu);
     let turn = cpu.turn();
     let own = key(cpu, turn, cpu.me());
-    pass_on(cpu, |app| key(cpu, turn, app) < own);
-    take(cpu);
+    let next = pass_on(cpu, |app| key(cpu, turn, app) < own);
+    take(cpu, next);
 }
 
 /// Returns a member that waits for the active caller to make way, because of its rank or because it is its turn.
@@ -179,8 +179,9 @@ fn want(cpu: &impl Cpu) {
     set(cpu, State::Wanting);
 }
 
-fn take(cpu: &impl Cpu) {
-    let (mut absent, mut asked, mut roused) = ([0; APPS], None, None);
+/// Waits until the caller, which wants the CPU, is active. It has woken `roused` since it does.
+fn take(cpu: &impl Cpu, mut roused: Option<usize>) {
+    let (mut absent, mut asked) = ([0; APPS], None);
     loop {
         let Some(ahead) = ahead(cpu, &absent) else {
             if claim(cpu, &absent) {
@@ -249,24 +250,23 @@ fn ahead(cpu: &impl Cpu, absent: &Absent) -> Option<Ahead> {
         .map(|(_, ahead)| ahead)
 }
 
-/// Wakes the best member that wants the CPU, if `may` be. Returns whether one wants it.
-fn pass_on(cpu: &impl Cpu, may: impl Fn(usize) -> bool) -> bool {
-    let wants = |&app: &usize| State::of(cpu.word(app)) == State::Wanting;
+/// Wakes the best member that wants the CPU, if `may` be. Returns that member.
+fn pass_on(cpu: &impl Cpu, may: impl Fn(usize) -> bool) -> Option<usize> {
     // The active one wakes the next.
     if active(cpu).is_some() {
-        return others(cpu).any(|app| wants(&app));
+        return None;
     }
+    let wants = |&app: &usize| State::of(cpu.word(app)) == State::Wanting;
     let turn = cpu.turn();
-    let Some(next) = others(cpu).filter(wants).min_by_key(|&app| key(cpu, turn, app)) else {
-        return false;
-    };
-    if may(next) {
-        wake(cpu, next);
-        if State::of(cpu.word(next)) == State::Active {
-            cpu.broke_rule();
-        }
+    let next = others(cpu).filter(wants).min_by_key(|&app| key(cpu, turn, app))?;
+    if !may(next) {
+        return None;
     }
-    true
+    wake(cpu, next);
+    if State::of(cpu.word(next)) == State::Active {
+        cpu.broke_rule();
+    }
+    Some(next)
 }
 
 /// Wakes a member that wants the CPU, on whichever word it sleeps.

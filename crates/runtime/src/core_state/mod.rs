@@ -66,6 +66,8 @@ pub(crate) struct Core {
     /// Controls how soon the kernel runs a woken worker.
     pub(crate) promptness: Promptness,
     pub(crate) ticker: TickerStats,
+    /// 1 once the ticker runs as it is meant to.
+    pub(crate) ticker_runs: AtomicU32,
     /// Owned by the ticker while it runs.
     pub(crate) watches: Mutex<Watches>,
     pub(crate) spawned_outside: AtomicU64,
@@ -93,6 +95,7 @@ impl Core {
             lifecycle: Lifecycle::default(),
             promptness: Promptness::of_caller(),
             ticker: TickerStats::default(),
+            ticker_runs: AtomicU32::new(0),
             watches: Mutex::new(Watches::new(cpus)),
             spawned_outside: AtomicU64::new(0),
             preempted_polls: AtomicU32::new(0),

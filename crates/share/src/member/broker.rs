@@ -89,6 +89,7 @@ impl Member {
                 self.mapped.store(0, Ordering::SeqCst);
                 self.removed.store(true, Ordering::SeqCst);
                 self.set_priority_of_workers(0);
+                self.nudge_all();
                 say(format_args!("the broker has removed this program: {why}"));
                 return;
             }
@@ -108,6 +109,7 @@ impl Member {
             }
             let started = self.begin(&admission);
             let fds: Vec<_> = again.askers.iter().map(AsFd::as_fd).collect();
+            self.nudge_all();
             if started.is_ok() && wire::send(&admission.socket, &Message::Ready, &fds).is_ok() {
                 return admission.socket;
             }
@@ -141,6 +143,7 @@ impl Member {
                 Ok(Some((Message::Left(app), _))) if (app as usize) < APPS => {
                     self.mapped.fetch_and(!(1 << app), Ordering::SeqCst);
                     self.hang_up(app as usize);
+                    self.nudge_all();
                 }
                 Ok(Some((Message::Refused(why), _))) => return Some(why),
                 Ok(Some(_)) => {}
@@ -166,6 +169,7 @@ impl Member {
             }
         }
         self.mapped.fetch_or(1 << app, Ordering::SeqCst);
+        self.nudge_all();
         Ok(())
     }
 

@@ -102,6 +102,9 @@ struct Local {
     /// When it was last asked again.
     asked_at: AtomicU64,
     reported_at: AtomicU64,
+    /// When its worker was last made to look again, and that it has not yet.
+    nudged_at: AtomicU64,
+    nudged: AtomicBool,
     /// When the [`WINDOW`] began, and for how long members had been active by then.
     window_began: AtomicU64,
     active_then: AtomicU64,
@@ -248,6 +251,11 @@ impl Member {
         for worker in workers.filter(|&tid| tid != 0) {
             let _ = scheduling::set(worker, to);
         }
+    }
+
+    /// Makes workers that sleep look again: what they wait for is not where it was.
+    fn nudge_all(&self) {
+        (0..self.cpus.len()).for_each(|cpu| self.nudge(cpu));
     }
 
     /// The worker of `cpu`, the caller, has work: waits until it is active.

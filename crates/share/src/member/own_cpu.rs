@@ -12,9 +12,6 @@ use super::{Local, Member};
 use crate::abi::{APPS, CpuSlot};
 use crate::handover::{self, Cpu, NO_APP, State, Woken};
 
-/// How long a waiter sleeps before it looks again by itself.
-const LOOK_AGAIN: Ns = Ns::from_ms(2);
-
 /// How often a worker looks how much of its CPU real-time threads have used. If it was most of it, the worker computes
 /// as an ordinary thread for a while: the kernel stops all real-time threads of a CPU that have used 95 % of a second,
 /// for the rest of it, and since Linux 6.12 ordinary threads that wait get a twentieth, in one piece of 50 ms.
@@ -191,9 +188,13 @@ impl Cpu for OwnCpu<'_> {
 
     fn begin_want(&self) {
         let slot = self.slot_of(self.me());
-        slot.since.store(clock::now().0, Ordering::Relaxed);
+        // One that was active has just noted when it stopped.
+        if State::of(slot.state.load(Ordering::Relaxed)) != State::Active {
+            slot.since.store(clock::now().0, Ordering::Relaxed);
+        }
         slot.waits_on.store(NO_APP, Ordering::Relaxed);
         self.local().idle_yields.store(0, Ordering::Relaxed);
+        self.local().nudged.store(false, Ordering::Relaxed);
     }
 
     fn waits_on(&self, app: usize) -> u32 {
@@ -213,9 +214,9 @@ impl Cpu for OwnCpu<'_> {
                 scheduling::yield_to_equals();
             }
         } else {
-            let set = 1 << self.me();
-            let slot = self.slot_of(app);
-            if futex::wait_shared(&slot.state, word, set, Some(LOOK_AGAIN)) {
+            // Without a time limit, which costs as much as the hand-over: see `Member::nudge`.
+            futex::wait_shared(&self.slot_of(app).state, word, 1 << self.me(), None);
+            if !self.local().nudged.swap(false, Ordering::Relaxed) {
                 idle_yields.store(0, Ordering::Relaxed);
                 return Woken::Moved;
             }

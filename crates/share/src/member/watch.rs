@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use heddle_core::Ns;
-use heddle_sys::clock;
 use heddle_sys::scheduling::{self, Scheduling};
+use heddle_sys::{clock, thread};
 
 use super::{Member, OwnCpu};
 use crate::handover::{self, Cpu as _, State};
@@ -13,6 +13,9 @@ use crate::wire::{self, Message};
 /// How long a member waits before it asks again, and before it reports that to the broker.
 const ASK_AGAIN: Ns = Ns::from_ms(1);
 const REPORT: Ns = Ns::from_ms(10);
+
+/// How long a worker waits before it is made to look again.
+const LOOK_AGAIN: Ns = Ns::from_ms(4);
 
 /// A worker that has not slept for so long becomes ordinary for a while: the kernel ends processes whose real-time
 /// threads never sleep.
@@ -112,9 +115,19 @@ impl Member {
         {
             own.ask(app);
         }
+        if waited >= LOOK_AGAIN.0 && every(&local.nudged_at, LOOK_AGAIN) {
+            self.nudge(own.cpu);
+        }
         if waited >= REPORT.0 && every(&local.reported_at, REPORT) {
             self.report(&Message::Alert(own.cpu as u32));
         }
+    }
+
+    /// Makes the worker of `cpu` look again at what it waits for, if it sleeps. If it then runs although nothing has
+    /// moved, it knows that the one for which it waits does not.
+    pub(super) fn nudge(&self, cpu: usize) {
+        self.locals[cpu].nudged.store(true, Ordering::Relaxed);
+        thread::signal(self.slot(cpu).tid.load(Ordering::Relaxed), self.signal);
     }
 
     fn report(&self, message: &Message) {
