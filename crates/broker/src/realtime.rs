@@ -5,6 +5,7 @@ use std::io;
 use std::thread;
 
 use heddle_core::Ns;
+use heddle_share::abi;
 use heddle_sys::scheduling::{self, Class, Scheduling};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -29,19 +30,19 @@ pub type Demoted = (u32, Scheduling);
 /// # Errors
 /// What is missing.
 pub fn check(priority: u32) -> Result<(), String> {
-    let raise = || scheduling::set(0, Scheduling::fifo(priority + 2));
+    let raise = || scheduling::set(0, Scheduling::fifo(abi::broker_priority(priority)));
     let raised = thread::scope(|scope| scope.spawn(raise).join()).unwrap_or(Ok(()));
     raised.map_err(|error| {
         format!(
             "cannot make threads real-time ({error}); it takes root, CAP_SYS_NICE or `ulimit -r`"
         )
     })?;
-    match may_let_others(priority + 1) || has_sys_nice() {
+    match may_let_others(abi::helper_priority(priority)) || has_sys_nice() {
         true => Ok(()),
         false => Err(format!(
             "cannot let members be real-time; it takes root, CAP_SYS_RESOURCE, or for each of them a limit of {} \
              (`ulimit -r`)",
-            priority + 1
+            abi::helper_priority(priority)
         )),
     }
 }
@@ -75,7 +76,7 @@ fn has_sys_nice() -> bool {
 /// # Errors
 /// The system's.
 pub fn raise_own(priority: u32) -> io::Result<()> {
-    scheduling::set(0, Scheduling::fifo(priority + 2))
+    scheduling::set(0, Scheduling::fifo(abi::broker_priority(priority)))
 }
 
 /// Lets a process be real-time, up to the priority above `priority` and within bounds.
@@ -83,7 +84,7 @@ pub fn raise_own(priority: u32) -> io::Result<()> {
 /// # Errors
 /// The system's.
 pub fn grant(pid: u32, priority: u32) -> io::Result<()> {
-    scheduling::limit_realtime_of(pid, priority + 1, SOFT, HARD)
+    scheduling::limit_realtime_of(pid, abi::helper_priority(priority), SOFT, HARD)
 }
 
 /// Lets a process start no more real-time threads.

@@ -51,9 +51,12 @@ fn run(engine: &'static dyn Engine, owner: Owner) {
     preempt::prepare_worker();
     // Even if the runtime is stopping already: tasks may be queued for it.
     loop {
-        worker.pin(core.settings.topology[worker.cpu()].os_id);
+        // First: on a shared CPU an ordinary thread may never run.
         if let Some(share) = share {
             share.member().adopt_thread(Thread::Worker(worker.cpu()));
+        }
+        worker.pin(core.settings.topology[worker.cpu()].os_id);
+        if let Some(share) = share {
             share.member().enter(worker.cpu());
         }
         engine.serve(worker);

@@ -20,6 +20,24 @@ pub const APPS: usize = 32;
 /// The most CPUs of a share: their descriptors travel in one message.
 pub const CPUS: usize = 200;
 
+/// Returns the priority of a worker that sleeps, so that what wakes it is heard at once.
+#[must_use]
+pub const fn raised_priority(active: u32) -> u32 {
+    active + 1
+}
+
+/// Returns the priority of threads that look after workers, and must run whatever those do.
+#[must_use]
+pub const fn helper_priority(active: u32) -> u32 {
+    active + 2
+}
+
+/// Returns the priority of the broker.
+#[must_use]
+pub const fn broker_priority(active: u32) -> u32 {
+    active + 3
+}
+
 /// The start of the broker's part.
 #[repr(C, align(64))]
 #[derive(Debug)]
@@ -28,8 +46,7 @@ pub struct BrokerHeader {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// The real-time priority of active workers; 0 if the broker may not grant one. Those that sleep have the next
-    /// higher one, so that what wakes them is heard at once.
+    /// The real-time priority of active workers; 0 if the broker may not grant one. See [`raised_priority`].
     pub priority: AtomicU32,
     /// A bit for each application that takes part.
     pub members: AtomicU32,

@@ -20,6 +20,7 @@ use self::broker::{Admission, Rejoin, ask_to_join};
 use self::own_cpu::{OwnCpu, add};
 use crate::abi::{APPS, AppEntry, AppHeader, BrokerHeader, CpuSlot};
 use crate::abi::{app_size, broker_size, turns_at};
+use crate::abi::{helper_priority, raised_priority};
 use crate::handover::{self, State};
 use crate::wire::{self, Message};
 
@@ -105,15 +106,15 @@ struct Local {
     /// When its worker was last made to look again, and that it has not yet.
     nudged_at: AtomicU64,
     nudged: AtomicBool,
-    /// When the [`WINDOW`] began, and for how long members had been active by then.
+    /// When the window began in which real time is counted, and for how long its worker had been busy by then.
     window_began: AtomicU64,
-    active_then: AtomicU64,
+    busy_then: AtomicU64,
     /// It is to become ordinary for a while.
     rest: AtomicBool,
     /// Since when its worker computes as an ordinary thread, and holds no CPU; 0 if it does not.
     ordinary_since: AtomicU64,
-    /// For how long others had been active then.
-    others_then: AtomicU64,
+    /// The worker's CPU time then.
+    cpu_time_then: AtomicU64,
     /// Its worker is an ordinary thread until it is next heard of.
     demoted: AtomicBool,
     /// The waits in a row that nothing ended.
@@ -227,19 +228,20 @@ impl Member {
     /// Prepares the calling thread.
     pub fn adopt_thread(&self, part: Thread) {
         let priority = self.priority.load(Ordering::Relaxed);
-        match part {
-            Thread::Worker(cpu) => {
-                let tid = thread::id();
-                self.slot(cpu).tid.store(tid, Ordering::Relaxed);
-                self.locals[cpu].raised.store(true, Ordering::Relaxed);
-                self.has_slept(cpu);
-                // Without it the member is asked in vain, and its own ticker finds out.
-                let _ = scheduling::signal_on_input(&self.asked_by[cpu], tid, self.signal);
-            }
-            Thread::Helper => {}
-        }
+        let own = match part {
+            Thread::Worker(_) => raised_priority(priority),
+            Thread::Helper => helper_priority(priority),
+        };
         if priority != 0 && !self.removed.load(Ordering::Relaxed) {
-            let _ = scheduling::set(0, Scheduling::fifo(priority + 1));
+            let _ = scheduling::set(0, Scheduling::fifo(own));
+        }
+        if let Thread::Worker(cpu) = part {
+            let tid = thread::id();
+            self.slot(cpu).tid.store(tid, Ordering::Relaxed);
+            self.locals[cpu].raised.store(true, Ordering::Relaxed);
+            self.has_slept(cpu);
+            // Without it the member is asked in vain, and its own ticker finds out.
+            let _ = scheduling::signal_on_input(&self.asked_by[cpu], tid, self.signal);
         }
     }
 

@@ -9,14 +9,14 @@ use heddle_sys::scheduling::{self, Scheduling};
 use heddle_sys::{clock, futex, thread};
 
 use super::{Local, Member};
-use crate::abi::{APPS, CpuSlot};
+use crate::abi::{APPS, CpuSlot, raised_priority};
 use crate::handover::{self, Cpu, NO_APP, State, Woken};
 
 /// How often a worker looks how much of its CPU real-time threads have used. If it was most of it, the worker computes
 /// as an ordinary thread for a while: the kernel stops all real-time threads of a CPU that have used 95 % of a second,
 /// for the rest of it, and since Linux 6.12 ordinary threads that wait get a twentieth, in one piece of 50 ms.
 const WINDOW: Ns = Ns::from_ms(50);
-/// That while, of which others' real time is no part.
+/// That while, in CPU time.
 const ORDINARY_FOR: Ns = Ns::from_us(3500);
 
 /// A sleep that is one: a timer that has expired before the thread is off its CPU lets it go on, and for the kernel it
@@ -53,7 +53,7 @@ impl OwnCpu<'_> {
         let may_be_next = || handover::has_peer_behind(self);
         if priority != 0 && !self.local().raised.load(Ordering::Relaxed) && may_be_next() {
             self.local().raised.store(true, Ordering::Relaxed);
-            set_priority(priority + 1);
+            set_priority(raised_priority(priority));
         }
     }
 
@@ -73,7 +73,7 @@ impl OwnCpu<'_> {
         // For the kernel's limit of a thread's real-time, which begins anew when the thread has slept.
         thread::sleep(NAP);
         let local = self.local();
-        local.others_then.store(self.others_active(), Ordering::Relaxed);
+        local.cpu_time_then.store(self.cpu_time(), Ordering::Relaxed);
         local.ordinary_since.store(clock::now().0, Ordering::Relaxed);
         let _ = scheduling::set(0, Scheduling::ORDINARY);
     }
@@ -84,7 +84,7 @@ impl OwnCpu<'_> {
         let was = self.local().ordinary_since.swap(0, Ordering::Relaxed) != 0;
         let priority = self.member.priority.load(Ordering::Relaxed);
         if was && priority != 0 {
-            let _ = scheduling::set(0, Scheduling::fifo(priority + 1));
+            let _ = scheduling::set(0, Scheduling::fifo(raised_priority(priority)));
             self.local().raised.store(true, Ordering::Relaxed);
         }
         was
@@ -94,42 +94,34 @@ impl OwnCpu<'_> {
         self.local().ordinary_since.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns whether ordinary threads have had the CPU for long enough since the worker is one.
+    /// Returns whether ordinary threads have had the CPU for long enough since the worker is one: as far as it knows, it
+    /// alone. One that is before others does not wait for long.
     pub(super) fn was_ordinary_for_long(&self) -> bool {
         let (local, now) = (self.local(), clock::now().0);
         let passed = now.saturating_sub(local.ordinary_since.load(Ordering::Relaxed));
-        let others = self.others_active().saturating_sub(local.others_then.load(Ordering::Relaxed));
+        let ran = || self.cpu_time().saturating_sub(local.cpu_time_then.load(Ordering::Relaxed));
         passed >= ORDINARY_FOR.0
-            && (passed.saturating_sub(others) >= ORDINARY_FOR.0 || !handover::has_better(self))
+            && (!handover::has_better(self) || passed >= WINDOW.0 || ran() >= ORDINARY_FOR.0)
     }
 
-    /// Returns for how long the other members have been active on this CPU, by their own word.
-    fn others_active(&self) -> u64 {
-        let now = clock::now().0;
-        handover::others(self).map(|app| self.active(app, now)).fold(0, u64::saturating_add)
+    /// Returns the CPU time of the worker.
+    fn cpu_time(&self) -> u64 {
+        clock::cpu_time_of(self.slot_of(self.me()).tid.load(Ordering::Relaxed)).0
     }
 
-    fn active(&self, app: usize, now: u64) -> u64 {
-        let slot = self.slot_of(app);
-        let is_active = State::of(slot.state.load(Ordering::Relaxed)) == State::Active;
-        let current = now.saturating_sub(slot.since.load(Ordering::Relaxed));
-        let before = slot.active_ns.load(Ordering::Relaxed);
-        if is_active { before.saturating_add(current) } else { before }
-    }
-
-    /// Returns whether members have used most of this CPU in real time, once in each window; for a member that is
-    /// before others, whether it has by itself: as long as it leaves them something, they see to that.
+    /// Returns whether real-time threads have used most of this CPU, once in each window: the worker had it or waited
+    /// for it. While it did neither, the CPU was idle, or those behind the member see to that.
     pub(super) fn has_used_up_realtime(&self, now: u64) -> bool {
-        let local = self.local();
+        let (local, slot) = (self.local(), self.slot_of(self.me()));
         let elapsed = now.saturating_sub(local.window_began.load(Ordering::Relaxed));
         if elapsed < WINDOW.0 {
             return false;
         }
-        let others = if handover::has_worse(self) { 0 } else { self.others_active() };
-        let active = others.saturating_add(self.active(self.me(), now));
+        let current = now.saturating_sub(slot.since.load(Ordering::Relaxed));
+        let before = [&slot.active_ns, &slot.waited_ns].map(|time| time.load(Ordering::Relaxed));
+        let busy = before.iter().sum::<u64>() + current;
         local.window_began.store(now, Ordering::Relaxed);
-        let used = active.saturating_sub(local.active_then.swap(active, Ordering::Relaxed));
-        // Handing over is real time too, and in nobody's account.
+        let used = busy.saturating_sub(local.busy_then.swap(busy, Ordering::Relaxed));
         used >= elapsed - elapsed / 5
     }
 

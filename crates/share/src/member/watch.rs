@@ -7,6 +7,7 @@ use heddle_sys::scheduling::{self, Scheduling};
 use heddle_sys::{clock, thread};
 
 use super::{Member, OwnCpu};
+use crate::abi::raised_priority;
 use crate::handover::{self, Cpu as _, State};
 use crate::wire::{self, Message};
 
@@ -59,7 +60,7 @@ impl Member {
             State::Idle if own.is_ordinary() => {
                 if own.was_ordinary_for_long() {
                     // Below the others' real-time threads it would not hear that it may be one again.
-                    let priority = self.priority.load(Ordering::Relaxed) + 1;
+                    let priority = raised_priority(self.priority.load(Ordering::Relaxed));
                     let tid = self.slot(cpu).tid.load(Ordering::Relaxed);
                     let _ = scheduling::set(tid, Scheduling::fifo(priority));
                     return Watched::MakeWay;

@@ -2,11 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use heddle_agent::guardian::cpus;
 use heddle_broker::query;
-use heddle_sys::scheduling::{self, Scheduling};
-use heddle_sys::thread;
 
 use super::Args;
 use super::settings::Setting;
@@ -40,9 +37,7 @@ pub fn rules(args: &Args) -> Result<Vec<&str>, Usage> {
     }
 }
 
-/// Returns the variables by which the runtime joins the share; starts its broker if none answers. What a best-effort
-/// program does before it is a member, or never becomes one (a process of a compile job has one thread), is confined to
-/// the shared CPUs, below everything else there.
+/// Returns the variables by which the runtime joins the share; starts its broker if none answers.
 ///
 /// # Errors
 /// If the broker cannot be started.
@@ -51,10 +46,6 @@ pub fn environment(args: &Args) -> anyhow::Result<Vec<Setting>> {
     let socket = launch::find_or_start(file)?;
     let cpus = query(&socket)?.share.cpus;
     let class = args.class.iter().find(|class| CLASSES.contains(&class.as_str()));
-    if class.is_some_and(|class| class == "be") {
-        thread::pin(&cpus).context("cannot confine the program to the shared CPUs")?;
-        scheduling::set(0, Scheduling::IDLE).context("cannot make the program idle")?;
-    }
     let name = Path::new(&args.command[0]).file_name().unwrap_or(&args.command[0]);
     Ok(vec![
         ("HEDDLE_SHARE", socket.to_string_lossy().into_owned()),
