@@ -70,9 +70,12 @@ impl OwnCpu<'_> {
 
     /// Makes the calling worker, which has left the CPU, an ordinary thread that computes while no member does.
     pub(super) fn become_ordinary(&self) {
-        // For the kernel's limit of a thread's real-time, which begins anew when the thread has slept.
+        // For the kernel's limit of a thread's real-time, which begins anew when the thread has slept. Another member has
+        // the CPU by then, and this one would be behind it.
+        self.raise();
         thread::sleep(NAP);
         let local = self.local();
+        local.raised.store(false, Ordering::Relaxed);
         local.cpu_time_then.store(self.cpu_time(), Ordering::Relaxed);
         local.ordinary_since.store(clock::now().0, Ordering::Relaxed);
         let _ = scheduling::set(0, Scheduling::ORDINARY);
