@@ -147,10 +147,22 @@ pub fn pin(cpus: &[u32]) -> io::Result<()> {
 /// CPU. Reads /proc: about 10 us, and allocates nothing. Returns false if it cannot tell.
 pub fn is_asleep(tid: u32) -> bool {
     let mut stat = [0u8; 256];
-    let stat = read_proc(tid, "stat", &mut stat);
+    matches!(state_in(read_proc(tid, "stat", &mut stat)), Some(b'S' | b'D'))
+}
+
+/// Returns whether the kernel thread `tid`, of any process, runs or waits for a CPU. Like [`is_asleep`], it reads /proc
+/// and allocates nothing. Returns false if it cannot tell.
+pub fn is_runnable(tid: u32) -> bool {
+    let (mut path, mut stat) = ([0u8; 32], [0u8; 256]);
+    let _ = write!(&mut path[..], "/proc/{tid}/stat");
+    state_in(read_file(&path, &mut stat)) == Some(b'R')
+}
+
+/// Returns the state in a thread's `stat`.
+fn state_in(stat: &[u8]) -> Option<u8> {
     // The name may contain anything, so the state is what follows the last parenthesis.
-    let name_ends = stat.windows(2).rposition(|two| two == b") ");
-    name_ends.is_some_and(|at| matches!(stat.get(at + 2), Some(b'S' | b'D')))
+    let name_ends = stat.windows(2).rposition(|two| two == b") ")?;
+    stat.get(name_ends + 2).copied()
 }
 
 /// Returns the address of the futex on which the kernel thread `tid` of this process sleeps, as a thread does that
@@ -196,7 +208,12 @@ pub fn blocked_in(tid: u32) -> Option<Blocked> {
 fn read_proc<'a>(tid: u32, name: &str, room: &'a mut [u8]) -> &'a [u8] {
     let mut path = [0u8; 40];
     let _ = write!(&mut path[..], "/proc/self/task/{tid}/{name}");
-    let path = core::ffi::CStr::from_bytes_until_nul(&path).unwrap_or_default();
+    read_file(&path, room)
+}
+
+/// Returns the contents of the file at `path`, which a zero ends, as much as fits into `room`; nothing if that fails.
+fn read_file<'a>(path: &[u8], room: &'a mut [u8]) -> &'a [u8] {
+    let path = core::ffi::CStr::from_bytes_until_nul(path).unwrap_or_default();
     let file = std::fs::File::open(std::ffi::OsStr::from_bytes(path.to_bytes()));
     let read = file.and_then(|mut file| file.read(room)).unwrap_or(0);
     &room[..read]

@@ -109,6 +109,8 @@ struct Local {
     /// When the window began in which real time is counted, and for how long its worker had been busy by then.
     window_began: AtomicU64,
     busy_then: AtomicU64,
+    /// It must let a better one run that has come back, if it has.
+    steps_aside: AtomicBool,
     /// It is to become ordinary for a while.
     rest: AtomicBool,
     /// Since when its worker computes as an ordinary thread, and holds no CPU; 0 if it does not.
@@ -299,6 +301,7 @@ impl Member {
             return self.enter(cpu);
         }
         self.stops_being_active(cpu);
+        self.locals[cpu].steps_aside.store(false, Ordering::Relaxed);
         if self.locals[cpu].rest.swap(false, Ordering::Relaxed) {
             handover::leave(&own);
             return own.become_ordinary();
@@ -318,7 +321,9 @@ impl Member {
         if State::of(self.slot(cpu).state.load(Ordering::Relaxed)) != State::Active {
             return own.is_ordinary() && own.was_ordinary_for_long();
         }
-        self.locals[cpu].rest.load(Ordering::Relaxed)
+        let local = &self.locals[cpu];
+        local.rest.load(Ordering::Relaxed)
+            || local.steps_aside.load(Ordering::Relaxed)
             || handover::rival(&own).is_some()
             || self.slice_is_over(cpu)
     }

@@ -147,6 +147,9 @@ fn set_priority(priority: u32) {
     }
 }
 
+/// Looks at a thread that seems not to run and is said to be runnable, before it is taken to sleep all the same.
+const BELIEVED: u32 = 8;
+
 /// Yields in a row after which a waiter sleeps, lest it spins beside one that is stopped.
 const YIELDS: u32 = 100;
 
@@ -221,8 +224,13 @@ impl Cpu for OwnCpu<'_> {
         if moved() || !is_realtime && self.exists(app) {
             return Woken::Moved;
         }
-        idle_yields.fetch_add(1, Ordering::Relaxed);
-        Woken::StandIn
+        let idle = idle_yields.fetch_add(1, Ordering::Relaxed);
+        // It may have yielded in the middle of its work. It says itself which thread that is, so it is not believed long.
+        let tid = self.slot_of(app).tid.load(Ordering::Relaxed);
+        match is_realtime && idle < BELIEVED && thread::is_runnable(tid) {
+            true => Woken::Moved,
+            false => Woken::StandIn,
+        }
     }
 
     fn wake(&self, app: usize, waiter: usize) {

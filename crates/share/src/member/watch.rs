@@ -70,8 +70,11 @@ impl Member {
             State::Wanting => self.insist(&own, now, now.saturating_sub(since)),
             State::Active => {
                 // One that stood in for it is still there, and may be in its way.
-                if handover::active(&own).is_some() {
+                if let Some(app) = handover::active(&own) {
                     self.insist(&own, now, ASK_AGAIN.0);
+                    // And if this one stands in for a better one, that may have come back.
+                    let is_better = own.rank(app) < own.rank(own.me());
+                    local.steps_aside.store(is_better, Ordering::Relaxed);
                 }
                 if self.priority.load(Ordering::Relaxed) != 0 {
                     let ran = now.saturating_sub(local.slept_at.load(Ordering::Relaxed));
@@ -111,7 +114,8 @@ impl Member {
         if waited < ASK_AGAIN.0 {
             return;
         }
-        if let Some(app) = handover::active(own).filter(|&app| own.rank(app) > own.rank(own.me()))
+        let (holder, rank) = (handover::active(own), own.rank(own.me()));
+        if let Some(app) = holder.filter(|&app| own.rank(app) > rank)
             && every(&local.asked_at, ASK_AGAIN)
         {
             own.ask(app);
@@ -119,7 +123,9 @@ impl Member {
         if waited >= LOOK_AGAIN.0 && every(&local.nudged_at, LOOK_AGAIN) {
             self.nudge(own.cpu);
         }
-        if waited >= REPORT.0 && every(&local.reported_at, REPORT) {
+        // To wait for a better one is no complaint.
+        let complains = waited >= REPORT.0 && holder.is_none_or(|app| own.rank(app) >= rank);
+        if complains && every(&local.reported_at, REPORT) {
             self.report(&Message::Alert(own.cpu as u32));
         }
     }
