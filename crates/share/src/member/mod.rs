@@ -110,7 +110,7 @@ struct Local {
     window_began: AtomicU64,
     busy_then: AtomicU64,
     /// It must let a better one run that has come back, if it has.
-    steps_aside: AtomicBool,
+    lets_better_run: AtomicBool,
     /// It is to become ordinary for a while.
     rest: AtomicBool,
     /// Since when its worker computes as an ordinary thread, and holds no CPU; 0 if it does not.
@@ -301,7 +301,7 @@ impl Member {
             return self.enter(cpu);
         }
         self.stops_being_active(cpu);
-        self.locals[cpu].steps_aside.store(false, Ordering::Relaxed);
+        self.locals[cpu].lets_better_run.store(false, Ordering::Relaxed);
         if self.locals[cpu].rest.swap(false, Ordering::Relaxed) {
             handover::leave(&own);
             return own.become_ordinary();
@@ -323,7 +323,7 @@ impl Member {
         }
         let local = &self.locals[cpu];
         local.rest.load(Ordering::Relaxed)
-            || local.steps_aside.load(Ordering::Relaxed)
+            || local.lets_better_run.load(Ordering::Relaxed)
             || handover::rival(&own).is_some()
             || self.slice_is_over(cpu)
     }

@@ -16,8 +16,10 @@ use crate::handover::{self, Cpu, NO_APP, State, Woken};
 /// as an ordinary thread for a while: the kernel stops all real-time threads of a CPU that have used 95 % of a second,
 /// for the rest of it, and since Linux 6.12 ordinary threads that wait get a twentieth, in one piece of 50 ms.
 const WINDOW: Ns = Ns::from_ms(50);
-/// That while, in CPU time.
-const ORDINARY_FOR: Ns = Ns::from_us(3500);
+/// That while, in CPU time; a tenth, since what counts as real time includes the kernel's work for such threads.
+const ORDINARY_FOR: Ns = Ns::from_ms(6);
+/// The same, in time, for a member that is before all others and loses the CPU meanwhile.
+const BEST_ORDINARY_FOR: Ns = Ns::from_us(3500);
 
 /// A sleep that is one: a timer that has expired before the thread is off its CPU lets it go on, and for the kernel it
 /// has not slept.
@@ -70,8 +72,8 @@ impl OwnCpu<'_> {
 
     /// Makes the calling worker, which has left the CPU, an ordinary thread that computes while no member does.
     pub(super) fn become_ordinary(&self) {
-        // For the kernel's limit of a thread's real-time, which begins anew when the thread has slept. Another member has
-        // the CPU by then, and this one would be behind it.
+        // For the kernel's limit of a thread's real-time, which begins anew when the thread has slept. Another member
+        // has the CPU by then, and this one would be behind it.
         self.raise();
         thread::sleep(NAP);
         let local = self.local();
@@ -97,14 +99,16 @@ impl OwnCpu<'_> {
         self.local().ordinary_since.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns whether ordinary threads have had the CPU for long enough since the worker is one: as far as it knows, it
-    /// alone. One that is before others does not wait for long.
+    /// Returns whether ordinary threads have had the CPU for long enough since the worker is one: as far as it knows,
+    /// it alone. One that is before others does not wait for long.
     pub(super) fn was_ordinary_for_long(&self) -> bool {
         let (local, now) = (self.local(), clock::now().0);
         let passed = now.saturating_sub(local.ordinary_since.load(Ordering::Relaxed));
         let ran = || self.cpu_time().saturating_sub(local.cpu_time_then.load(Ordering::Relaxed));
-        passed >= ORDINARY_FOR.0
-            && (!handover::has_better(self) || passed >= WINDOW.0 || ran() >= ORDINARY_FOR.0)
+        match handover::has_better(self) {
+            false => passed >= BEST_ORDINARY_FOR.0,
+            true => passed >= WINDOW.0 || passed >= ORDINARY_FOR.0 && ran() >= ORDINARY_FOR.0,
+        }
     }
 
     /// Returns the CPU time of the worker.
@@ -225,7 +229,8 @@ impl Cpu for OwnCpu<'_> {
             return Woken::Moved;
         }
         let idle = idle_yields.fetch_add(1, Ordering::Relaxed);
-        // It may have yielded in the middle of its work. It says itself which thread that is, so it is not believed long.
+        // It may have yielded in the middle of its work. It says itself which thread that is, so it is not believed for
+        // long.
         let tid = self.slot_of(app).tid.load(Ordering::Relaxed);
         match is_realtime && idle < BELIEVED && thread::is_runnable(tid) {
             true => Woken::Moved,

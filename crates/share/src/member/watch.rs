@@ -74,7 +74,7 @@ impl Member {
                     self.insist(&own, now, ASK_AGAIN.0);
                     // And if this one stands in for a better one, that may have come back.
                     let is_better = own.rank(app) < own.rank(own.me());
-                    local.steps_aside.store(is_better, Ordering::Relaxed);
+                    local.lets_better_run.store(is_better, Ordering::Relaxed);
                 }
                 if self.priority.load(Ordering::Relaxed) != 0 {
                     let ran = now.saturating_sub(local.slept_at.load(Ordering::Relaxed));

@@ -110,8 +110,8 @@ fn shares(machine: &Machine) -> Check {
             "share-cpus",
             State::Partly,
             "programs can share CPUs as ordinary threads",
-            "other programs come between them, and a hand-over takes longer: run them as root, or let `heddled --share` \
-             admit them",
+            "other programs come between them, and a hand-over takes longer: run them as root, or let \
+             `heddled --share` admit them",
         );
     }
     let runtime = machine.number("/proc/sys/kernel/sched_rt_runtime_us");
