@@ -159,10 +159,10 @@ fn each_command_has_a_manual_page() {
     let mut pages: Vec<String> =
         ["demo", "doctor", "policies", "steer", "agent", "go", "kv", "bench", "sim", "compare"]
             .into_iter()
-            .chain(["run", "cc", "cargo", "completions", "man"])
+            .chain(["run", "share", "cc", "cargo", "completions", "man"])
             .map(|name| format!("heddle-{name}.1"))
             .collect();
-    for group in ["steer", "agent", "kv", "bench", "sim"] {
+    for group in ["steer", "agent", "share", "kv", "bench", "sim"] {
         let verbs = verbs(group);
         assert!(verbs.len() >= 2, "{group}: {verbs:?}");
         pages.extend(verbs.iter().map(|verb| format!("heddle-{group}-{verb}.1")));
