@@ -3,46 +3,17 @@
 use std::fs;
 use std::io;
 
+use heddle_sys::cpu_list;
 use heddle_sys::scheduling::Mask;
 
-/// More than any machine has; bounds a mistyped range.
-const MOST: u32 = 4096;
+pub use heddle_sys::cpu_list::format;
 
 /// Reads `2-7,9`; the result is sorted and has each CPU once.
 ///
 /// # Errors
 /// What is expected.
 pub fn parse(text: &str) -> Result<Vec<u32>, String> {
-    let wrong = || format!("`{text}` is not a list of CPUs such as 2-7,9");
-    let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to) = (number(from)?, number(to)?);
-        if from > to || to >= MOST {
-            return Err(wrong());
-        }
-        cpus.extend(from..=to);
-    }
-    cpus.sort_unstable();
-    cpus.dedup();
-    Ok(cpus)
-}
-
-/// Writes `2-7,9`; `cpus` are sorted.
-pub fn format(cpus: &[u32]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for &cpu in cpus {
-        match ranges.last_mut() {
-            Some((_, to)) if *to + 1 == cpu => *to = cpu,
-            _ => ranges.push((cpu, cpu)),
-        }
-    }
-    let text = |(from, to): &(u32, u32)| match from == to {
-        true => from.to_string(),
-        false => format!("{from}-{to}"),
-    };
-    ranges.iter().map(text).collect::<Vec<_>>().join(",")
+    Ok(cpu_list::parse(text)?.into_iter().collect())
 }
 
 /// Returns the CPUs that are online.

@@ -8,6 +8,7 @@
 
 pub mod child;
 pub mod clock;
+pub mod cpu_list;
 pub mod epoll;
 pub mod fork;
 pub mod futex;

@@ -81,7 +81,7 @@ impl Launcher {
     #[must_use]
     pub fn under(&self, enclave: &Enclave, program: &[String]) -> Command {
         let mut command = Command::new(&self.program);
-        let list = cpus::format(&enclave.cpus.iter().copied().collect());
+        let list = cpus::format(&enclave.cpus);
         command.args(["agent", "run", "--name", &enclave.name, "--policy", &enclave.policy]);
         command.args(["--backend", &enclave.backend.to_string(), "--cpus", &list]);
         for rule in &enclave.classes {

@@ -6,10 +6,11 @@ use super::command;
 use super::launch;
 use super::options::{CRITICAL_POLICY, ShareOptions};
 use super::part::Part;
+use super::rounds::{self, Method};
 use super::setup::Share;
 use super::system::System;
 use crate::posix::programs::Program;
-use crate::posix::rounds::{attempts, busy_others, compared};
+use crate::posix::rounds::{busy_others, compared};
 use heddle_metrics::{Collector, Progress, Row, Run};
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -26,7 +27,7 @@ pub(super) use super::colocated::{LONGEST, OVER_ALONE, WAIT};
 
 /// What was measured, and the CPU time of others, as a share of one CPU.
 type Measured = (Woken, f64);
-type Turn = Vec<(System, Result<Measured, String>)>;
+type Turn = rounds::Turn<Measured>;
 
 /// Measures; returns the rows so far if `stop` is set.
 ///
@@ -37,21 +38,8 @@ pub(super) fn run(
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> io::Result<Vec<Row>> {
-    let mut collect = Collector::new();
-    'all: for round in 0..options.rounds {
-        let mut turn = Turn::new();
-        for system in options.turns(Part::Wake, round) {
-            progress.step(&format!("wake, round {}: {system}", round + 1));
-            match attempts(options.tries, || once(options, system, stop), disturbed) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => break 'all,
-                measured => turn.push((system, measured.map_err(|error| error.to_string()))),
-            }
-        }
-        add(&mut collect, &turn);
-    }
-    let mut rows = collect.into_rows();
-    rows.sort_by_key(|row| System::ALL.iter().position(|system| system.name() == row.system));
-    Ok(rows)
+    let method = Method { once, disturbed, add };
+    Ok(rounds::rows(options, (Part::Wake, options.rounds), &method, stop, progress))
 }
 
 fn once(options: &ShareOptions, system: System, stop: &AtomicBool) -> io::Result<Measured> {

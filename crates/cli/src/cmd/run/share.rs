@@ -51,6 +51,6 @@ pub fn environment(args: &Args) -> anyhow::Result<Vec<Setting>> {
         ("HEDDLE_SHARE", socket.to_string_lossy().into_owned()),
         ("HEDDLE_SHARE_CLASS", class.cloned().unwrap_or_else(|| "lc".into())),
         ("HEDDLE_SHARE_NAME", name.to_string_lossy().into_owned()),
-        ("HEDDLE_SHARE_CPUS", cpus::format(&cpus.into_iter().collect())),
+        ("HEDDLE_SHARE_CPUS", cpus::format(&cpus)),
     ])
 }

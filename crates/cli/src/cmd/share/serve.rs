@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use heddle_broker::{Broker, Config, Options};
 use heddle_core::Ns;
+use heddle_sys::cpu_list;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::launch;
@@ -67,7 +68,12 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         everyone: args.everyone,
         until_idle: args.until_idle.map(|time| Duration::from_nanos(time.0)),
     };
-    let text = format!("CPUs {} by {}, slice {}", list(&config.cpus), config.policy, config.slice);
+    let text = format!(
+        "CPUs {} by {}, slice {}",
+        cpu_list::format(&config.cpus),
+        config.policy,
+        config.slice
+    );
     let broker = Broker::start(config, &args.file, options)
         .map_err(|error| anyhow::anyhow!("{}", printable(&error.to_string())))?;
     let (stop, sender) = UnixStream::pair().context("cannot make a pair of sockets")?;
@@ -83,8 +89,4 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     out::text(&text)?;
     broker.run(stop).context("the broker cannot go on")?;
     Ok(Outcome::Done)
-}
-
-fn list(cpus: &[u32]) -> String {
-    heddle_agent::guardian::cpus::format(&cpus.iter().copied().collect())
 }

@@ -162,7 +162,7 @@ pub fn threads(share: &ShareReport) -> String {
 
 /// CPUs as a list.
 pub fn cpu_list(cpus: &[u32]) -> String {
-    heddle_agent::guardian::cpus::format(&cpus.iter().copied().collect())
+    heddle_sys::cpu_list::format(cpus)
 }
 
 /// A time that is shown in seconds and longer units.
