@@ -31,7 +31,7 @@ use crate::worker::Worker;
 use crate::{Runtime, RuntimeBuilder, yield_now};
 use heddle_arch::PreemptCount;
 use heddle_core::{CpuInfo, Ns, TaskAttrs};
-use heddle_sys::clock;
+use heddle_sys::{clock, thread};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -107,11 +107,15 @@ pub fn schedule(
     Ok(steps)
 }
 
-/// Returns a machine with one node, one cache and no hyperthreads. Only one thread is active at a time, so all can
-/// share one CPU of the system.
+/// Returns the CPU of the system on which all run, as only one thread is active at a time.
+fn shared_cpu() -> u32 {
+    let cpu = thread::affinity().ok().and_then(|cpus| cpus.first().copied());
+    cpu.unwrap_or_default()
+}
+
+/// Returns a machine with one node, one cache and no hyperthreads.
 fn machine(cpus: u16) -> Vec<CpuInfo> {
-    let os_id = heddle_sys::thread::affinity().ok().and_then(|cpus| cpus.first().copied());
-    let os_id = os_id.unwrap_or_default();
+    let os_id = shared_cpu();
     (0..cpus).map(|core| CpuInfo { os_id, core, llc: 0, node: 0 }).collect()
 }
 
@@ -121,6 +125,10 @@ fn run(runtime: &Runtime, kind: Kind, jobs: &[Job]) -> Trace {
     let turns = Turns::new(core.cpus.len());
     let driver =
         Arc::new(Driver { engine: runtime.engine, kind, pending: Mutex::default(), turns });
+    // The driver takes turns with the workers: a turn that wakes another CPU costs ten times as much in a virtual
+    // machine.
+    let _affinity = thread::SavedAffinity::save();
+    let _ = thread::pin(&[shared_cpu()]);
     for job in jobs {
         driver.schedule(job.at, Event::Arrival(job.clone()));
     }
