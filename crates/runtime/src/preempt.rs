@@ -29,7 +29,10 @@
 //! 4. The bit stays, and no section without preemption ends: the C library was interrupted, and the task computes on.
 //!    The alarm fires again, several times; the ticker sees the count, and interrupts it again while a task waits
 //!    ([`Remote::is_overdue`]).
-//! 5. A worker without a thread (its number is zero) cannot be asked. It has not taken anything from the queue yet.
+//! 5. Another program that wants the worker's CPU ([`crate::share`]) knows no queue, and its signal may come at any
+//!    time: one that cannot be answered at once leaves a flag (`unanswered`), at which each context looks after it has
+//!    completed the switch to it.
+//! 6. A worker without a thread (its number is zero) cannot be asked. It has not taken anything from the queue yet.
 //!
 //! # The C library's locks are never held across a switch
 //!
@@ -343,7 +346,12 @@ extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut 
     if is_programs(signal, info, context) == Some(true) {
         return;
     }
-    let Some(task) = Task::current() else { return };
+    let Some(task) = Task::current() else {
+        if let Some(worker) = Worker::here() {
+            worker.unanswered.store(true, Ordering::Relaxed);
+        }
+        return;
+    };
     // SAFETY: a task's FS is loaded only on workers, so GS points to a block; the kernel passes a valid context.
     unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
@@ -351,6 +359,8 @@ extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut 
         worker.stats.interrupts.add(1);
         let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
         if PreemptCount::depth() != 0 {
+            // The pending bit is lost if the task is about to leave.
+            worker.unanswered.store(true, Ordering::Relaxed);
             return PreemptCount::set_pending();
         }
         worker.stats.meter.on_interrupt(&task.cpu_time);

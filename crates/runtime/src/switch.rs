@@ -10,6 +10,7 @@ use crate::task::{HeaderRef, Next, Task, TaskRef};
 use crate::worker::{After, Worker};
 use heddle_arch::{PreemptCount, resume, switch};
 use heddle_sync::Ended;
+use std::sync::atomic::Ordering;
 
 /// Leaves the calling task for `next`. Returns when the task runs again, on whatever worker, with the preempt count
 /// as it was.
@@ -54,6 +55,9 @@ pub(crate) fn leave_for_good(next: Next) -> ! {
 pub(crate) unsafe fn finish_switch() {
     // SAFETY: by the caller's promise.
     let worker = unsafe { Worker::current() };
+    if worker.unanswered.load(Ordering::Relaxed) {
+        answer_next(worker);
+    }
     match worker.after.get() {
         After::Unlock => {}
         After::Park(task) => task.get().wake.finish_park(),
@@ -64,6 +68,14 @@ pub(crate) unsafe fn finish_switch() {
         After::Exit { task, woken } => return finish_exit(worker, task, woken),
     }
     worker.release();
+}
+
+/// A signal came before the switch was complete: the context looks why as soon as it can be preempted.
+#[cold]
+fn answer_next(worker: &Worker) {
+    worker.unanswered.store(false, Ordering::Relaxed);
+    // SAFETY: the caller is on a worker.
+    unsafe { PreemptCount::set_pending() };
 }
 
 /// The end of [`finish_switch`] if `future`, of the worker's runtime, has ended.

@@ -88,6 +88,9 @@ pub(crate) struct Remote {
     pub(crate) over: AtomicBool,
     /// It was asked to preempt its task, whatever the policy answers when the request is handled.
     pub(crate) asked: AtomicBool,
+    /// A signal came between two tasks, or while its task could not be preempted: the task that runs next looks whether
+    /// it was meant. Only for other programs' requests, which may come at any time.
+    pub(crate) unanswered: AtomicBool,
     pub(crate) alarm: Alarm,
     pub(crate) stats: WorkerStats,
     /// The thread's kernel id.
@@ -170,13 +173,14 @@ impl Owner {
         let worker = self.0;
         worker.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
         worker.loop_fs.set(heddle_arch::fs_base());
-        IS_WORKER.set(true);
         // SAFETY: stack and block live until `exit`, the block starts with the layout that the crate requires, and both
         // belong to this thread.
         unsafe {
+            // The block first: a signal's handler looks into that of a worker.
+            heddle_arch::set_gs_base(worker.this);
+            IS_WORKER.set(true);
             let previous = heddle_sys::signal::set_alternate_stack(worker.altstack.get());
             worker.previous_altstack.set(previous);
-            heddle_arch::set_gs_base(worker.this);
         }
         if let Some(quantum) = quantum {
             let (quantum, grace) = (clock::ns_to_ticks(quantum), clock::ns_to_ticks(grace));
@@ -294,7 +298,7 @@ impl Worker {
         Worker::is_here().then(|| unsafe { Worker::current() })
     }
 
-    /// Returns whether the calling thread is a worker, even one that has not installed its block yet.
+    /// Returns whether the calling thread is a worker.
     #[inline]
     pub(crate) fn is_here() -> bool {
         // GS cannot tell: a thread that a task has started inherits it from the worker.
@@ -449,6 +453,7 @@ impl Remote {
             generation: AtomicU64::new(0),
             over: AtomicBool::new(false),
             asked: AtomicBool::new(false),
+            unanswered: AtomicBool::new(false),
             alarm: Alarm::default(),
             stats: WorkerStats::default(),
             tid: AtomicU32::new(0),
