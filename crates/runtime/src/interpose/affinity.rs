@@ -10,7 +10,7 @@ use crate::preempt::NoPreempt;
 use crate::task::Task;
 use crate::worker::Worker;
 use heddle_sys::thread::{self, CpuMask};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_long, c_void};
 use std::io;
 use std::ptr;
 use std::sync::OnceLock;
@@ -297,6 +297,29 @@ pub unsafe extern "C" fn sched_getaffinity(
             std::mem::transmute(REAL.address());
         real(pid, size, set)
     }
+}
+
+unsafe extern "C" {
+    /// The C library's `sysconf`, by its other name.
+    fn __sysconf(name: c_int) -> c_long;
+}
+
+/// Reports the number of CPUs that the process shares as those that there are; passes other questions on.
+#[unsafe(no_mangle)]
+pub extern "C" fn sysconf(name: c_int) -> c_long {
+    if name == libc::_SC_NPROCESSORS_ONLN
+        && let Some(mask) = shared()
+    {
+        return mask.cpus().len() as c_long;
+    }
+    // SAFETY: any number may be asked for.
+    unsafe { __sysconf(name) }
+}
+
+/// As `sysconf(_SC_NPROCESSORS_ONLN)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn get_nprocs() -> c_int {
+    sysconf(libc::_SC_NPROCESSORS_ONLN) as c_int
 }
 
 /// Reports the CPUs of its process to a task; passes questions about other threads on.
