@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use heddle_core::{BestEffort, Ns, Policy};
 use heddle_policies::{Visitor, names, nearest, with_policy};
 use heddle_share::Kind;
-use heddle_share::abi::{APPS, CPUS};
+use heddle_share::abi::{APPS, CPUS, PRIORITIES};
 use toml::de::{DeTable, DeValue};
 
 use crate::cpus;
@@ -67,7 +67,7 @@ pub struct Config {
     pub weights: BTreeMap<String, u32>,
     /// Whether workers are real-time threads.
     pub realtime: Realtime,
-    /// The real-time priority of active workers.
+    /// The lowest real-time priority of active workers; the broker's is five above it.
     pub priority: u32,
     /// Whether real-time workers may have all CPUs of the machine.
     pub whole_machine: bool,
@@ -152,7 +152,7 @@ impl Config {
             "weights" => self.weights = weights(value)?,
             "realtime" => self.realtime = realtime(value)?,
             // Two higher priorities are needed beside it.
-            "priority" => self.priority = number(value, 1, 95)?,
+            "priority" => self.priority = number(value, 1, 99 - PRIORITIES)?,
             "whole_machine" => {
                 let DeValue::Boolean(whole) = value else { return Err(not("true or false")) };
                 self.whole_machine = *whole;
@@ -348,7 +348,7 @@ mod tests {
             ("[weights]\nx = 0", ["`weights`: weight of `x`", "1 to 10000"]),
             ("weights = 3", ["`weights`", "a table"]),
             ("realtime = \"maybe\"", ["`realtime`", "\"always\""]),
-            ("priority = 96", ["`priority`", "1 to 95"]),
+            ("priority = 95", ["`priority`", "1 to 94"]),
             ("max_apps = 33", ["`max_apps`", "1 to 32"]),
             ("whole_machine = 1", ["`whole_machine`", "true or false"]),
             (&long, ["a.toml:2: `socket`", "107 bytes"]),

@@ -98,6 +98,7 @@ mod tests {
             made_way: 0,
             stood_in: 0,
             active_ns: 0,
+            cpu_time_then: 0,
             waited_ns: 0,
             longest_wait_ns: 0,
         };

@@ -37,12 +37,12 @@ pub fn check(priority: u32) -> Result<(), String> {
             "cannot make threads real-time ({error}); it takes root, CAP_SYS_NICE or `ulimit -r`"
         )
     })?;
-    match may_let_others(abi::helper_priority(priority)) || has_sys_nice() {
+    let most = abi::helper_priority(priority, 0);
+    match may_let_others(most) || has_sys_nice() {
         true => Ok(()),
         false => Err(format!(
-            "cannot let members be real-time; it takes root, CAP_SYS_RESOURCE, or for each of them a limit of {} \
-             (`ulimit -r`)",
-            abi::helper_priority(priority)
+            "cannot let members be real-time; it takes root, CAP_SYS_RESOURCE, or for each of them a limit of {most} \
+             (`ulimit -r`)"
         )),
     }
 }
@@ -79,12 +79,13 @@ pub fn raise_own(priority: u32) -> io::Result<()> {
     scheduling::set(0, Scheduling::fifo(abi::broker_priority(priority)))
 }
 
-/// Lets a process be real-time, up to the priority above `priority` and within bounds.
+/// Lets the process of a member of this rank be real-time, within bounds, in a share whose lowest priority is
+/// `priority`. None of its threads may come before those of a better rank.
 ///
 /// # Errors
 /// The system's.
-pub fn grant(pid: u32, priority: u32) -> io::Result<()> {
-    scheduling::limit_realtime_of(pid, abi::helper_priority(priority), SOFT, HARD)
+pub fn grant(pid: u32, priority: u32, rank: u32) -> io::Result<()> {
+    scheduling::limit_realtime_of(pid, abi::helper_priority(priority, rank), SOFT, HARD)
 }
 
 /// Lets a process start no more real-time threads.
@@ -140,13 +141,16 @@ pub fn time_on(pid: u32, cpu: u32) -> Option<Ns> {
     let may_run = |&tid: &u32| {
         scheduling::mask(tid).is_ok_and(|mask| cpus::missing(&[cpu], &mask).is_empty())
     };
-    let time = |tid: u32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    };
+    let time = |tid| time_of(pid, tid);
     let mut times = threads(pid).into_iter().filter(may_run).filter_map(time).peekable();
     times.peek()?;
-    Some(Ns(times.fold(0, u64::saturating_add)))
+    Some(Ns(times.map(|time| time.0).fold(0, u64::saturating_add)))
+}
+
+/// Returns the CPU time of a thread of a process; `None` if the kernel does not say.
+pub fn time_of(pid: u32, tid: u32) -> Option<Ns> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Ns)
 }
 
 /// Returns the threads of a process.

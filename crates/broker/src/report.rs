@@ -74,7 +74,7 @@ pub struct AppReport {
 pub struct CpuReport {
     /// The CPU.
     pub cpu: u32,
-    /// `idle`, `wanting` or `active`.
+    /// `idle`, `wanting`, `active` or `preempted` (active but for a latency-critical one that has the CPU).
     pub state: String,
     /// How long ago that began.
     pub since_ns_ago: u64,

@@ -11,11 +11,14 @@ use heddle_sys::clock;
 use heddle_sys::memory::{reopen_for_reading, sealed_file};
 
 use crate::member::Member;
+use crate::realtime;
 use crate::report::{AppReport, CoreReport, CpuReport};
 
 /// Describes a member.
 pub fn app(number: usize, member: &Member, cpus: &[u32], now: Ns) -> AppReport {
-    let on_cpu = |(index, &cpu): (usize, &u32)| on_cpu(cpu, &member.memory.snapshot(index), now);
+    let time_of = |tid| realtime::time_of(member.pid, tid);
+    let on_cpu =
+        |(index, &cpu): (usize, &u32)| on_cpu(cpu, &member.memory.snapshot(index), time_of, now);
     AppReport {
         app: number as u32,
         pid: member.pid,
@@ -39,10 +42,17 @@ fn class(kind: Kind) -> &'static str {
     }
 }
 
-fn on_cpu(cpu: u32, slot: &Slot, now: Ns) -> CpuReport {
+fn on_cpu(cpu: u32, slot: &Slot, time_of: impl Fn(u32) -> Option<Ns>, now: Ns) -> CpuReport {
     // Whatever the member wrote: a time to come is now.
     let since = if slot.since == 0 { 0 } else { now.0.saturating_sub(slot.since) };
-    let running = if slot.state == State::Active { since } else { 0 };
+    let running = match (slot.state, slot.cpu_time_then) {
+        (State::Active, 0) => since,
+        (State::Active, then) => {
+            let ran = time_of(slot.tid).map_or(since, |time| time.0.saturating_sub(then));
+            ran.min(since)
+        }
+        _ => 0,
+    };
     let state = match slot.state {
         State::Idle => "idle",
         State::Wanting => "wanting",
@@ -60,6 +70,17 @@ fn on_cpu(cpu: u32, slot: &Slot, now: Ns) -> CpuReport {
         asked: slot.asked,
         made_way: slot.made_way,
         stood_in: slot.stood_in,
+    }
+}
+
+/// Marks the applications that a better one preempts: they are active, as far as they know.
+pub fn mark_preempted(apps: &mut [AppReport]) {
+    let active = |app: &AppReport, at: usize| app.ready && app.cpus[at].state == "active";
+    let cpus = apps.first().map_or(0, |app| app.cpus.len());
+    for at in 0..cpus {
+        let best = apps.iter().filter(|app| active(app, at)).map(|app| app.rank).min();
+        let worse = apps.iter_mut().filter(|app| active(app, at) && Some(app.rank) != best);
+        worse.for_each(|app| app.cpus[at].state = "preempted".into());
     }
 }
 
@@ -173,13 +194,30 @@ mod tests {
     }
 
     #[test]
+    fn an_active_one_beside_a_better_one_is_preempted() {
+        let mut apps =
+            [app(1, "be", "active", 9), app(2, "lc", "active", 1), app(3, "be", "wanting", 1)];
+        mark_preempted(&mut apps);
+        assert_eq!(
+            apps.each_ref().map(|app| &*app.cpus[0].state),
+            ["preempted", "active", "wanting"]
+        );
+        assert_eq!(core(0, 3, &apps).active, Some(2));
+    }
+
+    #[test]
     fn times_that_make_no_sense_are_bounded() {
         let memory = heddle_share::AppMemory::new(1).unwrap();
         let idle = memory.snapshot(0);
         let odd = Slot { since: u64::MAX, state: State::Active, active_ns: u64::MAX, ..idle };
-        let report = on_cpu(1, &odd, Ns(5));
+        let time_of = |_| Some(Ns(7));
+        let report = on_cpu(1, &odd, time_of, Ns(5));
         assert_eq!((report.since_ns_ago, report.active_ns), (0, u64::MAX));
         let running = Slot { since: 3, state: State::Active, active_ns: 10, ..idle };
-        assert_eq!(on_cpu(1, &running, Ns(5)).active_ns, 12);
+        assert_eq!(on_cpu(1, &running, time_of, Ns(5)).active_ns, 12);
+        for (then, active_ns) in [(6, 11), (1, 12), (9, 10)] {
+            let preempted = Slot { cpu_time_then: then, ..running };
+            assert_eq!(on_cpu(1, &preempted, time_of, Ns(5)).active_ns, active_ns, "{then}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Real-time where this process may grant it, else as ordinary threads.
 
 use heddle_broker::{Broker, Config, Options, Report, query};
+use heddle_sys::scheduling::Class;
 use heddle_test_support::c::build_library;
 use heddle_test_support::{Running, TempDir, temp_dir, until, workspace_root};
 use rustix::process::Signal;
@@ -159,15 +160,22 @@ impl Member {
     }
 }
 
+/// A service comes and goes. A batch program is preempted and may keep its turn.
+fn both_had_the_cpu(share: &Share) -> bool {
+    share
+        .report()
+        .apps
+        .iter()
+        .all(|app| app.cpus[0].active_ns > 0 && (app.class == "be" || app.cpus[0].switches > 1))
+}
+
 #[test]
 fn a_service_and_a_batch_program_take_turns() {
     let share = Share::new();
     let batch = share.batch("batch");
     let service = share.member("service", "lc", &["service", "4", "250"]);
     until("both are members", || share.report().apps.len() == 2);
-    until("both have had the CPU", || {
-        share.report().apps.iter().all(|app| app.cpus[0].active_ns > 0 && app.cpus[0].switches > 1)
-    });
+    until("both have had the CPU", || both_had_the_cpu(&share));
     let before = batch.done();
     until("the service is about to end", || service.done() > 900);
     let report = share.report();
@@ -230,6 +238,42 @@ fn idle_members_never_run() {
     });
 }
 
+/// Returns how many real-time workers the program has. Helpers have a higher priority, and none of them computes.
+fn realtime_workers(program: &Member) -> usize {
+    let folder = format!("/proc/{}/task", program.running.pid());
+    let tasks = fs::read_dir(folder).unwrap().map(|task| task.unwrap().path());
+    let is_worker = |task: &PathBuf| {
+        let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
+        let number = name.trim().strip_prefix("heddle-");
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let tid = |task: PathBuf| task.file_name()?.to_str()?.parse::<u32>().ok();
+    let class = |tid| heddle_sys::scheduling::of(tid).map(|it| it.class);
+    let tids = tasks.filter(is_worker).filter_map(tid);
+    tids.filter(|&tid| class(tid).is_ok_and(|class| class == Class::Fifo)).count()
+}
+
+/// Real time orders equals, and would keep other programs from the CPU.
+#[test]
+fn a_batch_program_is_real_time_only_while_it_has_equals() {
+    let share = Share::new();
+    if !share.report().share.realtime {
+        eprintln!("skipped: no right to make threads real-time");
+        return;
+    }
+    let batch = share.batch("batch");
+    let service = share.member("service", "lc", &["service", "2", "100000"]);
+    service.goes_on();
+    until("one alone is not", || realtime_workers(&batch) == 0);
+    assert_eq!(realtime_workers(&service), 1);
+    let equal = share.batch("equal");
+    until("two are", || realtime_workers(&batch) == 1 && realtime_workers(&equal) == 1);
+    equal.running.signal(Signal::KILL);
+    until("one that is left is not", || realtime_workers(&batch) == 0);
+    service.goes_on();
+    batch.goes_on();
+}
+
 #[test]
 fn one_that_is_stopped_does_not_stop_the_other() {
     let share = Share::new();
@@ -262,9 +306,7 @@ fn members_go_on_without_a_broker_and_find_the_next() {
     until("both are members again", || share.report().apps.len() == 2);
     service.goes_on();
     batch.goes_on();
-    until("both have had the CPU", || {
-        share.report().apps.iter().all(|app| app.cpus[0].switches > 1)
-    });
+    until("both have had the CPU", || both_had_the_cpu(&share));
 }
 
 #[test]

@@ -14,28 +14,46 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// Begins each part.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HEDLSHR1");
 /// The version of this layout. A member of another version is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The most applications of a share: a waiter is a bit of a futex's set.
 pub const APPS: usize = 32;
 /// The most CPUs of a share: their descriptors travel in one message.
 pub const CPUS: usize = 200;
 
-/// Returns the priority of a worker that sleeps, so that what wakes it is heard at once.
+/// Priorities that a share needs above its lowest one.
+pub const PRIORITIES: u32 = 5;
+
+/// Returns the priority of the active workers of a member of this rank, in a share whose lowest priority is `lowest`:
+/// those of the first rank preempt all others.
+#[must_use]
+pub const fn active_priority(lowest: u32, rank: u32) -> u32 {
+    match rank {
+        0 => lowest + 2,
+        _ => lowest,
+    }
+}
+
+/// Returns the priority of a worker that sleeps and has equals, so that what wakes it is heard at once; `active` is
+/// that of an active one.
 #[must_use]
 pub const fn raised_priority(active: u32) -> u32 {
     active + 1
 }
 
-/// Returns the priority of threads that look after workers, and must run whatever those do.
+/// Returns the priority of threads that look after workers of a member of this rank, and must run whatever those do:
+/// the highest that it may have.
 #[must_use]
-pub const fn helper_priority(active: u32) -> u32 {
-    active + 2
+pub const fn helper_priority(lowest: u32, rank: u32) -> u32 {
+    match rank {
+        0 => lowest + 4,
+        _ => raised_priority(lowest),
+    }
 }
 
 /// Returns the priority of the broker.
 #[must_use]
-pub const fn broker_priority(active: u32) -> u32 {
-    active + 3
+pub const fn broker_priority(lowest: u32) -> u32 {
+    lowest + PRIORITIES
 }
 
 /// The start of the broker's part.
@@ -46,7 +64,7 @@ pub struct BrokerHeader {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// The real-time priority of active workers; 0 if the broker may not grant one. See [`raised_priority`].
+    /// The lowest real-time priority; 0 if the broker may not grant one. See [`active_priority`].
     pub priority: AtomicU32,
     /// A bit for each application that takes part.
     pub members: AtomicU32,
@@ -99,8 +117,10 @@ pub struct CpuSlot {
     pub made_way: AtomicU64,
     /// Times that it took the CPU from an active member whose thread slept in the kernel.
     pub stood_in: AtomicU64,
-    /// Nanoseconds for which it was active, up to `since`.
+    /// Nanoseconds for which it was active, up to `since`, without those in which a better one preempted it.
     pub active_ns: AtomicU64,
+    /// The CPU time of the worker when it became active, if it can be preempted.
+    pub cpu_time_then: AtomicU64,
     /// Nanoseconds for which it wanted the CPU and waited, up to `since`, and the longest such wait.
     pub waited_ns: AtomicU64,
     /// See `waited_ns`.

@@ -21,6 +21,8 @@
 //!   of those that want, none sleeps while none is active unless it has woken another, which looks after it.
 //! - All members put others in the same order: by rank, then whose turn it is by the broker's word, then by when they
 //!   began to want, then by number.
+//! - A member that the kernel lets *preempt* another, by its real-time priority, does not wait for it: it takes the CPU
+//!   although the other is active, and the other goes on when it sleeps. Of the rest one is active at a time.
 //!
 //! What happens if one dies at any point: the broker takes it out of the set of members and wakes every waiter. Without
 //! a broker a waiter looks again after a while by itself.
@@ -86,6 +88,8 @@ pub trait Cpu {
     fn set_word(&self, word: u32);
     /// Returns when a member's state began.
     fn since(&self, app: usize) -> u64;
+    /// Returns whether the kernel runs the caller's threads before those of `app`, whatever those do.
+    fn preempts(&self, app: usize) -> bool;
     /// Notes that the caller begins to want, now, and sleeps on nobody's word.
     fn begin_want(&self);
     /// Returns on whose word a member sleeps, or will; [`NO_APP`] if it needs no wake.
@@ -147,10 +151,10 @@ pub fn equal(cpu: &impl Cpu) -> Option<usize> {
     others(cpu).find(|&app| State::of(cpu.word(app)) == State::Wanting && cpu.rank(app) == rank)
 }
 
-/// Returns whether there is another member that the caller is before, or equal to.
+/// Returns whether there is another member that the caller is before, or equal to, and that it does not preempt.
 pub fn has_peer_behind(cpu: &impl Cpu) -> bool {
     let rank = cpu.rank(cpu.me());
-    others(cpu).any(|app| cpu.rank(app) >= rank)
+    others(cpu).any(|app| cpu.rank(app) >= rank && !cpu.preempts(app))
 }
 
 /// Returns whether there is a member that is before the caller by its rank.
@@ -159,15 +163,9 @@ pub fn has_better(cpu: &impl Cpu) -> bool {
     others(cpu).any(|app| cpu.rank(app) < rank)
 }
 
-/// Returns whether there is a member that the caller is before by its rank.
-pub fn has_worse(cpu: &impl Cpu) -> bool {
-    let rank = cpu.rank(cpu.me());
-    others(cpu).any(|app| cpu.rank(app) > rank)
-}
-
-/// Returns the member that is active, if it is not the caller.
+/// Returns another member that is active, and that the caller does not preempt.
 pub fn active(cpu: &impl Cpu) -> Option<usize> {
-    others(cpu).find(|&app| State::of(cpu.word(app)) == State::Active)
+    others(cpu).find(|&app| State::of(cpu.word(app)) == State::Active && !cpu.preempts(app))
 }
 
 fn set(cpu: &impl Cpu, state: State) {
@@ -209,8 +207,7 @@ fn take(cpu: &impl Cpu, mut roused: Option<usize>) {
             Woken::Moved => asked = None,
         }
     }
-    let is_absent = |app| State::of(cpu.word(app)) == State::Active;
-    if absent != [0; APPS] && others(cpu).any(is_absent) {
+    if absent != [0; APPS] && active(cpu).is_some() {
         cpu.stands_in();
     }
 }
@@ -218,16 +215,16 @@ fn take(cpu: &impl Cpu, mut roused: Option<usize>) {
 /// Becomes active, unless another is: then the caller still wants.
 fn claim(cpu: &impl Cpu, absent: &Absent) -> bool {
     set(cpu, State::Active);
-    let alone = !others(cpu).any(|app| is_present(app, cpu.word(app), absent));
+    let alone = !others(cpu).any(|app| is_present(cpu, app, cpu.word(app), absent));
     if !alone {
         set(cpu, State::Wanting);
     }
     alone
 }
 
-/// Returns whether the member is active, and not known to sleep in the kernel.
-fn is_present(app: usize, word: u32, absent: &Absent) -> bool {
-    State::of(word) == State::Active && absent[app] != word
+/// Returns whether the member is active, not known to sleep in the kernel, and not preempted by the caller.
+fn is_present(cpu: &impl Cpu, app: usize, word: u32, absent: &Absent) -> bool {
+    State::of(word) == State::Active && absent[app] != word && !cpu.preempts(app)
 }
 
 /// Returns who is before the caller: the active member, or else the best that wants the CPU and is better.
@@ -235,7 +232,7 @@ fn ahead(cpu: &impl Cpu, absent: &Absent) -> Option<Ahead> {
     let mut words = [0; APPS];
     for app in others(cpu) {
         words[app] = cpu.word(app);
-        if is_present(app, words[app], absent) {
+        if is_present(cpu, app, words[app], absent) {
             return Some((app, words[app]));
         }
     }
@@ -256,7 +253,12 @@ fn pass_on(cpu: &impl Cpu, may: impl Fn(usize) -> bool) -> Option<usize> {
     if active(cpu).is_some() {
         return None;
     }
-    let wants = |&app: &usize| State::of(cpu.word(app)) == State::Wanting;
+    // One that was preempted goes on by itself, and is before those that wait for it.
+    let is_preempted = |app| State::of(cpu.word(app)) == State::Active && cpu.preempts(app);
+    let goes_on = others(cpu).any(is_preempted);
+    let wants = |&app: &usize| {
+        State::of(cpu.word(app)) == State::Wanting && !(goes_on && cpu.preempts(app))
+    };
     let turn = cpu.turn();
     let next = others(cpu).filter(wants).min_by_key(|&app| key(cpu, turn, app))?;
     if !may(next) {
@@ -304,6 +306,7 @@ mod tests {
         since: Vec<u64>,
         turn: u32,
         members: u32,
+        realtime: bool,
     }
 
     const ME: usize = 1;
@@ -331,6 +334,10 @@ mod tests {
 
         fn since(&self, app: usize) -> u64 {
             self.since[app]
+        }
+
+        fn preempts(&self, app: usize) -> bool {
+            self.realtime && self.ranks[ME] == 0 && self.ranks[app] != 0
         }
 
         fn waits_on(&self, _: usize) -> u32 {
@@ -362,6 +369,7 @@ mod tests {
             since: vec![0; N],
             turn: NO_APP,
             members: (1 << N) - 1,
+            realtime: false,
         }
     }
 
@@ -408,6 +416,22 @@ mod tests {
         assert_eq!(ahead(&cpu, &absent), None);
         absent[2] = Active.after(cpu.words[2]);
         assert_eq!(ahead(&cpu, &absent), Some((2, cpu.words[2])), "it has moved since");
+    }
+
+    #[test]
+    fn one_that_the_caller_preempts_is_not_ahead() {
+        let mut cpu = fixed([(1, Active), (0, Wanting), (1, Wanting)]);
+        let absent = [0; APPS];
+        assert_eq!(ahead(&cpu, &absent), Some((0, cpu.words[0])));
+        cpu.realtime = true;
+        assert_eq!((ahead(&cpu, &absent), active(&cpu)), (None, None));
+        assert!(!has_peer_behind(&cpu));
+        assert_eq!(pass_on(&cpu, |_| true), None, "who waits for the preempted one sleeps on");
+        cpu.ranks[2] = 0;
+        assert_eq!(pass_on(&cpu, |_| true), Some(2));
+        assert!(has_peer_behind(&cpu));
+        cpu.ranks[ME] = 1;
+        assert_eq!(ahead(&cpu, &absent), Some((0, cpu.words[0])));
     }
 
     #[test]

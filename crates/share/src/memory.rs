@@ -74,7 +74,7 @@ impl BrokerMemory {
         self.0.reading.as_fd()
     }
 
-    /// Sets the real-time priority of active workers; 0 for ordinary threads. Members read it when they join.
+    /// Sets the lowest real-time priority; 0 for ordinary threads. Members read it when they join.
     pub fn set_priority(&self, priority: u32) {
         self.header().priority.store(priority, Ordering::SeqCst);
     }
@@ -156,6 +156,8 @@ pub struct Slot {
     pub stood_in: u64,
     /// Nanoseconds for which it was active, up to `since`.
     pub active_ns: u64,
+    /// The CPU time of the worker when it became active, if a better member can preempt it; 0.
+    pub cpu_time_then: u64,
     /// Nanoseconds for which it waited, up to `since`.
     pub waited_ns: u64,
     /// The longest such wait.
@@ -211,6 +213,7 @@ impl AppMemory {
             made_way: count(&slot.made_way),
             stood_in: count(&slot.stood_in),
             active_ns: count(&slot.active_ns),
+            cpu_time_then: count(&slot.cpu_time_then),
             waited_ns: count(&slot.waited_ns),
             longest_wait_ns: count(&slot.longest_wait_ns),
         }

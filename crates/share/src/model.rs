@@ -249,6 +249,11 @@ impl Cpu for Actor {
         self.slot().waits_on.store(NO_APP, Relaxed);
     }
 
+    // Threads here run beside each other; `explore` models priorities.
+    fn preempts(&self, _: usize) -> bool {
+        false
+    }
+
     fn waits_on(&self, app: usize) -> u32 {
         self.world.slots[app].waits_on.load(Acquire)
     }

@@ -33,8 +33,10 @@ impl Broker {
         let client = self.clients[at].as_mut().ok_or("it is gone")?;
         let process = admission::process(client.socket.as_fd(), pid)?;
         admission::check_cpus(pid, &self.config.cpus)?;
+        let name = admission::printable_name(name);
+        let (rank, weight) = self.config.place(&name, kind);
         if let Some(priority) = self.priority {
-            realtime::grant(pid, priority).map_err(|error| {
+            realtime::grant(pid, priority, rank).map_err(|error| {
                 format!(
                     "the broker may not let process {pid} be real-time ({error}): run it as root, or set \
                      realtime = \"never\" in the file"
@@ -46,13 +48,12 @@ impl Broker {
             memory.map_err(|error| format!("no memory for another application: {error}"))?;
         let cpus = self.config.cpus.clone();
         let admitted = Message::Admitted { app: app as u32, cpus };
+        // Before the program hears of it: its priority depends on its rank.
+        self.memory.set_entry(app, pid, rank, weight);
         let fds = [self.memory.for_reading(), memory.for_writing()];
         let sent = wire::send(&client.socket, &admitted, &fds);
         sent.map_err(|error| format!("your program does not read what it is sent: {error}"))?;
         client.app = Some(app);
-        let name = admission::printable_name(name);
-        let (rank, weight) = self.config.place(&name, kind);
-        self.memory.set_entry(app, pid, rank, weight);
         self.last_app = app;
         self.members[app] = Some(Member {
             client: at,
@@ -124,10 +125,11 @@ impl Broker {
         for other in self.others(app) {
             self.introduce(other, app);
         }
+        // First: one that hears of it looks whether it has equals now.
+        self.memory.set_member(app, true);
         for other in self.others(app) {
             self.introduce(app, other);
         }
-        self.memory.set_member(app, true);
         Ok(())
     }
 

@@ -249,7 +249,10 @@ impl Broker {
         let cpus = &self.config.cpus;
         let members = self.members.iter().enumerate();
         let apps = members.filter_map(|(app, it)| Some(status::app(app, it.as_ref()?, cpus, now)));
-        let apps: Vec<_> = apps.collect();
+        let mut apps: Vec<_> = apps.collect();
+        if self.priority.is_some() {
+            status::mark_preempted(&mut apps);
+        }
         let cores = cpus.iter().enumerate().map(|(index, &cpu)| status::core(index, cpu, &apps));
         Report {
             schema: 1,

@@ -6,17 +6,21 @@
  *   share COUNTER forks THREADS: each thread forks ten children, which fork one that only computes, and then execute
  *   this program as a service of one thread and three rounds.
  *
+ * Each first checks that it is said to have as many CPUs as it may use.
+ *
  * The file COUNTER holds three numbers of eight bytes: what the program has done, the longest time in which it did
  * nothing, in nanoseconds, and how often that was more than 10 ms. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -119,10 +123,24 @@ static void *forks(void *arg)
 	return arg;
 }
 
+/* Returns the number of CPUs, or 0 if the answers differ. */
+static int cpus(void)
+{
+	cpu_set_t usable;
+	if (sched_getaffinity(0, sizeof usable, &usable) != 0)
+		return 0;
+	int count = CPU_COUNT(&usable);
+	return sysconf(_SC_NPROCESSORS_ONLN) == count && get_nprocs() == count ? count : 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 4)
 		return 2;
+	if (cpus() == 0) {
+		printf("the numbers of CPUs differ\n");
+		return 3;
+	}
 	int file = open(argv[1], O_RDWR), threads = atoi(argv[3]), is_service = strcmp(argv[2], "service") == 0;
 	void *(*run)(void *) = batch;
 	if (is_service)

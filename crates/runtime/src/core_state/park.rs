@@ -72,14 +72,20 @@ impl Core {
         has_new_task: impl Fn() -> bool,
     ) {
         let is_work = || has_work() || has_new_task();
-        for _ in 0..if self.settings.has_dispatcher { SPINS_FOR_MAIL } else { SPINS } {
+        let share = self.settings.share.as_ref().map(Share::member);
+        let spins = match share {
+            // Another program has use for the time.
+            Some(_) => 0,
+            None if self.settings.has_dispatcher => SPINS_FOR_MAIL,
+            None => SPINS,
+        };
+        for _ in 0..spins {
             if is_work() {
                 return;
             }
             std::hint::spin_loop();
         }
         let looks_again = || self.idle_hook.call(worker.cpu(), at_most) || is_work();
-        let share = self.settings.share.as_ref().map(Share::member);
         if let Some(share) = share {
             share.leave(worker.cpu());
         }

@@ -11,6 +11,8 @@ use std::thread;
 pub const LOOK_AGAIN: u64 = 1000;
 /// Yields in a row after which a waiter sleeps.
 const YIELDS: u32 = 3;
+/// Of workers that sleep and of others, for the members of the first rank and for the rest.
+const PRIORITIES: usize = 4;
 /// No run is as long.
 const END: u64 = 40 * LOOK_AGAIN;
 
@@ -80,8 +82,8 @@ struct Task {
 struct Kernel {
     now: u64,
     running: usize,
-    /// Those that can run, of the lower and of the higher priority.
-    ready: [VecDeque<usize>; 2],
+    /// Those that can run, by priority: the lowest first.
+    ready: [VecDeque<usize>; PRIORITIES],
     tasks: Vec<Task>,
     ranks: Vec<u32>,
     members: u32,
@@ -115,7 +117,16 @@ impl Kernel {
     }
 
     fn next(&self) -> Option<usize> {
-        self.ready[1].front().or(self.ready[0].front()).copied()
+        self.ready.iter().rev().find_map(VecDeque::front).copied()
+    }
+
+    fn preempts(&self, app: usize, other: usize) -> bool {
+        self.ranks[app] == 0 && self.ranks[other] != 0
+    }
+
+    fn queue(&mut self, app: usize) -> &mut VecDeque<usize> {
+        let active = if self.ranks[app] == 0 { 2 } else { 0 };
+        &mut self.ready[active + usize::from(self.tasks[app].raised)]
     }
 
     fn is_ready(&self, app: usize) -> bool {
@@ -129,7 +140,7 @@ impl Kernel {
         (task.woken_at, task.queued_at) = (self.now, self.now);
         let can_run = !task.dead && !task.stopped;
         if can_run {
-            self.ready[usize::from(task.raised)].push_back(app);
+            self.queue(app).push_back(app);
         }
     }
 
@@ -214,9 +225,12 @@ impl Kernel {
         self.fire();
     }
 
-    /// `app` does work: no other may be in the middle of its own (I1).
+    /// `app` does work: no other may be in the middle of its own (I1), but for those that it preempts.
     fn check_alone(&mut self, app: usize) {
-        let inside = |other: &usize| self.tasks[*other].inside && !self.tasks[*other].passed_over;
+        let inside = |other: &usize| {
+            let task = &self.tasks[*other];
+            task.inside && !task.passed_over && !self.preempts(app, *other)
+        };
         if let Some(other) = (0..self.tasks.len()).filter(|&other| other != app).find(inside)
             && !self.tasks[app].passed_over
         {
@@ -300,10 +314,10 @@ impl Machine {
             active_at: 0,
             passes: 0,
         };
-        let kernel = Kernel {
+        let mut kernel = Kernel {
             now: 0,
             running: 0,
-            ready: [VecDeque::new(), (0..ranks.len()).collect()],
+            ready: Default::default(),
             tasks: work.iter().map(task).collect(),
             ranks: ranks.into(),
             members,
@@ -315,6 +329,7 @@ impl Machine {
             over: false,
             failure: None,
         };
+        (0..ranks.len()).for_each(|app| kernel.queue(app).push_back(app));
         Machine { kernel: Mutex::new(kernel), runs: ranks.iter().map(|_| Condvar::new()).collect() }
     }
 }
@@ -485,7 +500,7 @@ impl<'a> Member<'a> {
         if may_be_next && !kernel.tasks[self.me].raised {
             kernel.takes_off(self.me);
             kernel.tasks[self.me].raised = true;
-            kernel.ready[1].push_back(self.me);
+            kernel.queue(self.me).push_back(self.me);
         }
     }
 
@@ -494,7 +509,7 @@ impl<'a> Member<'a> {
         let mut kernel = self.step();
         if std::mem::take(&mut kernel.tasks[self.me].raised) {
             kernel.takes_off(self.me);
-            kernel.ready[0].push_front(self.me);
+            kernel.queue(self.me).push_front(self.me);
         }
     }
 
@@ -512,7 +527,7 @@ impl<'a> Member<'a> {
         }
         if yields {
             kernel.takes_off(self.me);
-            kernel.ready[0].push_back(self.me);
+            kernel.queue(self.me).push_back(self.me);
             kernel.tasks[self.me].queued_at = kernel.now;
             drop(self.on_cpu(kernel));
             return true;
@@ -565,6 +580,10 @@ impl Cpu for Member<'_> {
         let now = kernel.now;
         let task = &mut kernel.tasks[self.me];
         (task.since, task.waits_on, task.idle_yields, task.wants_at) = (now, NO_APP, 0, None);
+    }
+
+    fn preempts(&self, app: usize) -> bool {
+        self.step().preempts(self.me, app)
     }
 
     fn waits_on(&self, app: usize) -> u32 {

@@ -2,7 +2,8 @@
 //! the kernel that runs it, and what comes from outside placed at each step in turn.
 //!
 //! [`Machine::run`] checks in each run that
-//! - no member works while another is active, unless one stood in for one of the two (I1, the Single Binding Rule),
+//! - no member works while another is active, unless it preempts it, or one stood in for one of the two (I1, the
+//!   Single Binding Rule),
 //! - the next one is active only when the one that left sleeps,
 //! - no member takes the CPU while a better one waits, and none is passed over that could run,
 //! - while nothing has failed, not all sleep while one waits (I2), though timers would wake it,
@@ -33,6 +34,9 @@ fn some(n: usize, last: u64) -> impl Iterator<Item = u64> {
 /// A waiting time in which the active member ends its unit of work and hands over.
 const HAND_OVER: u64 = 200;
 
+/// The steps in which a member that preempts all others becomes active.
+const PREEMPT: u64 = 30;
+
 /// All have work in the end, and nothing fails.
 fn all_is_well(outcome: &Outcome, done: &[u32]) {
     assert_eq!(outcome.done, done);
@@ -56,9 +60,31 @@ fn a_better_one_that_comes_at_any_step_is_next() {
 #[test]
 fn a_busy_one_makes_way_when_it_is_asked() {
     for at in 0..HAND_OVER {
-        let outcome = run(&[1, 0], &[500, 0], &[(at, Arrive(1, 2))]);
+        let outcome = run(&[2, 1], &[500, 0], &[(at, Arrive(1, 2))]);
         all_is_well(&outcome, &[500, 2]);
         assert!(outcome.waits[1] <= HAND_OVER, "{at}: {:?}", outcome.waits);
+    }
+}
+
+/// Two of the first rank and two of another: whatever those do, it waits for its equal only.
+#[test]
+fn one_of_the_first_rank_preempts_the_others_at_any_step() {
+    for (ranks, work, others) in [
+        (&[1, 0][..], &[50, 0][..], 1),
+        (&[1, 1, 0], &[9, 9, 0], 1),
+        (&[1, 1, 0, 0], &[5, 5, 0, 0], 2),
+    ] {
+        let steps = steps(ranks, work);
+        let first = ranks.len() - others;
+        for at in 0..=steps {
+            let arrive = |app| (at + 7 * (app - first) as u64, Arrive(app, 2));
+            let events: Vec<_> = (first..ranks.len()).map(arrive).collect();
+            let outcome = run(ranks, work, &events);
+            let done: Vec<u32> = work.iter().map(|&work| work.max(2)).collect();
+            all_is_well(&outcome, &done);
+            let most = if others == 1 { PREEMPT } else { HAND_OVER };
+            assert!(outcome.waits[first] <= most, "{events:?}: {:?}", outcome.waits);
+        }
     }
 }
 

@@ -125,6 +125,7 @@ impl Member {
             to.waits_on.store(NO_APP, Ordering::Relaxed);
             to.since.store(from.since.load(Ordering::Relaxed), Ordering::Relaxed);
             to.tid.store(from.tid.load(Ordering::Relaxed), Ordering::Relaxed);
+            to.cpu_time_then.store(from.cpu_time_then.load(Ordering::Relaxed), Ordering::Relaxed);
             to.state.store(from.state.load(Ordering::Acquire), Ordering::Release);
         }
         // SAFETY: nothing refers to it any more.
@@ -169,6 +170,7 @@ impl Member {
             }
         }
         self.mapped.fetch_or(1 << app, Ordering::SeqCst);
+        (0..self.cpus.len()).for_each(|cpu| self.look_for_equals(cpu));
         self.nudge_all();
         Ok(())
     }

@@ -19,8 +19,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use self::broker::{Admission, Rejoin, ask_to_join};
 use self::own_cpu::{OwnCpu, add};
 use crate::abi::{APPS, AppEntry, AppHeader, BrokerHeader, CpuSlot};
+use crate::abi::{active_priority, helper_priority, raised_priority};
 use crate::abi::{app_size, broker_size, turns_at};
-use crate::abi::{helper_priority, raised_priority};
 use crate::handover::{self, State};
 use crate::wire::{self, Message};
 
@@ -98,6 +98,8 @@ struct Local {
     waits: [AtomicU64; WAIT_CLASSES],
     /// Its worker has the priority of one that sleeps.
     raised: AtomicBool,
+    /// Its worker is an ordinary thread: it has no equals, and whom it is behind preempts it all the same.
+    ordinary: AtomicBool,
     /// When its worker last slept or waited.
     slept_at: AtomicU64,
     /// When it was last asked again.
@@ -106,15 +108,15 @@ struct Local {
     /// When its worker was last made to look again, and that it has not yet.
     nudged_at: AtomicU64,
     nudged: AtomicBool,
+    /// Nanoseconds for which its worker was active, up to when that began last, preempted or not.
+    held_ns: AtomicU64,
     /// When the window began in which real time is counted, and for how long its worker had been busy by then.
     window_began: AtomicU64,
     busy_then: AtomicU64,
-    /// It must let a better one run that has come back, if it has.
-    lets_better_run: AtomicBool,
     /// It is to become ordinary for a while.
-    rest: AtomicBool,
+    must_rest: AtomicBool,
     /// Since when its worker computes as an ordinary thread, and holds no CPU; 0 if it does not.
-    ordinary_since: AtomicU64,
+    rest_since: AtomicU64,
     /// The worker's CPU time then.
     cpu_time_then: AtomicU64,
     /// Its worker is an ordinary thread until it is next heard of.
@@ -212,7 +214,10 @@ impl Member {
         self.broker.map(&admission.broker, false)?;
         self.own.map(&admission.own, true)?;
         self.me.store(admission.app, Ordering::SeqCst);
-        let priority = self.header().priority.load(Ordering::Relaxed);
+        let priority = match self.lowest_priority() {
+            0 => 0,
+            lowest => active_priority(lowest, self.rank()),
+        };
         if priority != self.priority.load(Ordering::Relaxed) {
             self.set_priority_of_workers(priority);
         }
@@ -220,6 +225,14 @@ impl Member {
             Some(admission.socket.try_clone()?);
         self.removed.store(false, Ordering::SeqCst);
         Ok(())
+    }
+
+    fn lowest_priority(&self) -> u32 {
+        self.header().priority.load(Ordering::Relaxed)
+    }
+
+    fn rank(&self) -> u32 {
+        self.entry(self.me()).rank.load(Ordering::Relaxed)
     }
 
     /// Returns the shared CPUs, by the system's numbers.
@@ -232,7 +245,7 @@ impl Member {
         let priority = self.priority.load(Ordering::Relaxed);
         let own = match part {
             Thread::Worker(_) => raised_priority(priority),
-            Thread::Helper => helper_priority(priority),
+            Thread::Helper => helper_priority(self.lowest_priority(), self.rank()),
         };
         if priority != 0 && !self.removed.load(Ordering::Relaxed) {
             let _ = scheduling::set(0, Scheduling::fifo(own));
@@ -241,6 +254,7 @@ impl Member {
             let tid = thread::id();
             self.slot(cpu).tid.store(tid, Ordering::Relaxed);
             self.locals[cpu].raised.store(true, Ordering::Relaxed);
+            self.locals[cpu].ordinary.store(false, Ordering::Relaxed);
             self.has_slept(cpu);
             // Without it the member is asked in vain, and its own ticker finds out.
             let _ = scheduling::signal_on_input(&self.asked_by[cpu], tid, self.signal);
@@ -251,9 +265,12 @@ impl Member {
     fn set_priority_of_workers(&self, priority: u32) {
         self.priority.store(priority, Ordering::SeqCst);
         let to = if priority == 0 { Scheduling::ORDINARY } else { Scheduling::fifo(priority) };
-        let workers = (0..self.cpus.len()).map(|cpu| self.slot(cpu).tid.load(Ordering::Relaxed));
-        for worker in workers.filter(|&tid| tid != 0) {
-            let _ = scheduling::set(worker, to);
+        for cpu in 0..self.cpus.len() {
+            self.locals[cpu].ordinary.store(false, Ordering::Relaxed);
+            let worker = self.slot(cpu).tid.load(Ordering::Relaxed);
+            if worker != 0 {
+                let _ = scheduling::set(worker, to);
+            }
         }
     }
 
@@ -280,7 +297,7 @@ impl Member {
             return;
         }
         let own = OwnCpu { member: self, cpu };
-        if !own.ends_ordinary() {
+        if !own.end_rest() {
             self.stops_being_active(cpu);
             handover::leave(&own);
             own.raise();
@@ -297,14 +314,13 @@ impl Member {
             return;
         }
         let own = OwnCpu { member: self, cpu };
-        if own.ends_ordinary() {
+        if own.end_rest() {
             return self.enter(cpu);
         }
         self.stops_being_active(cpu);
-        self.locals[cpu].lets_better_run.store(false, Ordering::Relaxed);
-        if self.locals[cpu].rest.swap(false, Ordering::Relaxed) {
+        if self.locals[cpu].must_rest.swap(false, Ordering::Relaxed) {
             handover::leave(&own);
-            return own.become_ordinary();
+            return own.begin_rest();
         }
         add(&self.slot(cpu).made_way, 1);
         handover::make_way(&own);
@@ -319,11 +335,10 @@ impl Member {
             return false;
         }
         if State::of(self.slot(cpu).state.load(Ordering::Relaxed)) != State::Active {
-            return own.is_ordinary() && own.was_ordinary_for_long();
+            return own.is_resting() && own.has_rested();
         }
         let local = &self.locals[cpu];
-        local.rest.load(Ordering::Relaxed)
-            || local.lets_better_run.load(Ordering::Relaxed)
+        local.must_rest.load(Ordering::Relaxed)
             || handover::rival(&own).is_some()
             || self.slice_is_over(cpu)
     }
@@ -340,12 +355,25 @@ impl Member {
         add(&self.locals[cpu].waits[wait_class(waited)], 1);
         slot.longest_wait_ns.fetch_max(waited, Ordering::Relaxed);
         slot.since.store(now, Ordering::Relaxed);
+        let own = OwnCpu { member: self, cpu };
+        if own.needs_no_priority() && !self.locals[cpu].ordinary.swap(true, Ordering::Relaxed) {
+            let _ = scheduling::set(0, Scheduling::ORDINARY);
+        }
+        // Two system calls, which only one that has better ones beside it needs.
+        let cpu_time = if own.may_be_preempted() { own.cpu_time() } else { 0 };
+        slot.cpu_time_then.store(cpu_time, Ordering::Relaxed);
         add(&slot.switches, 1);
     }
 
     fn stops_being_active(&self, cpu: usize) {
         let (slot, now) = (self.slot(cpu), clock::now().0);
-        add(&slot.active_ns, now.saturating_sub(slot.since.load(Ordering::Relaxed)));
+        let held = now.saturating_sub(slot.since.load(Ordering::Relaxed));
+        add(&self.locals[cpu].held_ns, held);
+        let active = match slot.cpu_time_then.load(Ordering::Relaxed) {
+            0 => held,
+            then => held.min(OwnCpu { member: self, cpu }.cpu_time().saturating_sub(then)),
+        };
+        add(&slot.active_ns, active);
         slot.since.store(now, Ordering::Relaxed);
     }
 

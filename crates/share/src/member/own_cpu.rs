@@ -17,9 +17,9 @@ use crate::handover::{self, Cpu, NO_APP, State, Woken};
 /// for the rest of it, and since Linux 6.12 ordinary threads that wait get a twentieth, in one piece of 50 ms.
 const WINDOW: Ns = Ns::from_ms(50);
 /// That while, in CPU time; a tenth, since what counts as real time includes the kernel's work for such threads.
-const ORDINARY_FOR: Ns = Ns::from_ms(6);
+const REST: Ns = Ns::from_ms(6);
 /// The same, in time, for a member that is before all others and loses the CPU meanwhile.
-const BEST_ORDINARY_FOR: Ns = Ns::from_us(3500);
+const BEST_REST: Ns = Ns::from_us(3500);
 
 /// A sleep that is one: a timer that has expired before the thread is off its CPU lets it go on, and for the kernel it
 /// has not slept.
@@ -48,13 +48,14 @@ impl OwnCpu<'_> {
         }
     }
 
-    /// Gives the calling worker, which is about to sleep, the priority of those that must be heard at once. One that
-    /// all others are before would only disturb them: it runs when they sleep.
+    /// Gives the calling worker, which is about to sleep, the priority of those that must be heard at once. One without
+    /// equals needs none: it preempts the others, or runs when they sleep.
     pub(super) fn raise(&self) {
         let priority = self.member.priority.load(Ordering::Relaxed);
-        let may_be_next = || handover::has_peer_behind(self);
-        if priority != 0 && !self.local().raised.load(Ordering::Relaxed) && may_be_next() {
+        let has_peer = || handover::has_peer_behind(self);
+        if priority != 0 && !self.local().raised.load(Ordering::Relaxed) && has_peer() {
             self.local().raised.store(true, Ordering::Relaxed);
+            self.local().ordinary.store(false, Ordering::Relaxed);
             set_priority(raised_priority(priority));
         }
     }
@@ -71,7 +72,7 @@ impl OwnCpu<'_> {
     }
 
     /// Makes the calling worker, which has left the CPU, an ordinary thread that computes while no member does.
-    pub(super) fn become_ordinary(&self) {
+    pub(super) fn begin_rest(&self) {
         // For the kernel's limit of a thread's real-time, which begins anew when the thread has slept. Another member
         // has the CPU by then, and this one would be behind it.
         self.raise();
@@ -79,57 +80,82 @@ impl OwnCpu<'_> {
         let local = self.local();
         local.raised.store(false, Ordering::Relaxed);
         local.cpu_time_then.store(self.cpu_time(), Ordering::Relaxed);
-        local.ordinary_since.store(clock::now().0, Ordering::Relaxed);
+        local.rest_since.store(clock::now().0, Ordering::Relaxed);
         let _ = scheduling::set(0, Scheduling::ORDINARY);
     }
 
-    /// Ends what [`OwnCpu::become_ordinary`] began: the calling worker is about to want the CPU, or to sleep. Returns
+    /// Ends what [`OwnCpu::begin_rest`] began: the calling worker is about to want the CPU, or to sleep. Returns
     /// false if it was not ordinary.
-    pub(super) fn ends_ordinary(&self) -> bool {
-        let was = self.local().ordinary_since.swap(0, Ordering::Relaxed) != 0;
+    pub(super) fn end_rest(&self) -> bool {
+        let local = self.local();
+        let was = local.rest_since.swap(0, Ordering::Relaxed) != 0;
         let priority = self.member.priority.load(Ordering::Relaxed);
         if was && priority != 0 {
             let _ = scheduling::set(0, Scheduling::fifo(raised_priority(priority)));
-            self.local().raised.store(true, Ordering::Relaxed);
+            local.raised.store(true, Ordering::Relaxed);
+            let now = clock::now().0;
+            local.window_began.store(now, Ordering::Relaxed);
+            local.busy_then.store(self.busy_before(), Ordering::Relaxed);
         }
         was
     }
 
-    pub(super) fn is_ordinary(&self) -> bool {
-        self.local().ordinary_since.load(Ordering::Relaxed) != 0
+    pub(super) fn is_resting(&self) -> bool {
+        self.local().rest_since.load(Ordering::Relaxed) != 0
     }
 
     /// Returns whether ordinary threads have had the CPU for long enough since the worker is one: as far as it knows,
     /// it alone. One that is before others does not wait for long.
-    pub(super) fn was_ordinary_for_long(&self) -> bool {
+    pub(super) fn has_rested(&self) -> bool {
         let (local, now) = (self.local(), clock::now().0);
-        let passed = now.saturating_sub(local.ordinary_since.load(Ordering::Relaxed));
+        let passed = now.saturating_sub(local.rest_since.load(Ordering::Relaxed));
         let ran = || self.cpu_time().saturating_sub(local.cpu_time_then.load(Ordering::Relaxed));
         match handover::has_better(self) {
-            false => passed >= BEST_ORDINARY_FOR.0,
-            true => passed >= WINDOW.0 || passed >= ORDINARY_FOR.0 && ran() >= ORDINARY_FOR.0,
+            false => passed >= BEST_REST.0,
+            true => passed >= WINDOW.0 || passed >= REST.0 && ran() >= REST.0,
         }
     }
 
+    /// Returns whether the worker can be an ordinary thread: real-time priorities order it among equals only, and keep
+    /// other programs from the CPU.
+    pub(super) fn needs_no_priority(&self) -> bool {
+        let is_realtime = self.member.priority.load(Ordering::Relaxed) != 0;
+        is_realtime && self.rank(self.me()) != 0 && !handover::has_peer_behind(self)
+    }
+
+    /// Returns whether there is a member whose threads preempt this one's.
+    pub(super) fn may_be_preempted(&self) -> bool {
+        self.member.priority.load(Ordering::Relaxed) != 0 && handover::has_better(self)
+    }
+
     /// Returns the CPU time of the worker.
-    fn cpu_time(&self) -> u64 {
+    pub(super) fn cpu_time(&self) -> u64 {
         clock::cpu_time_of(self.slot_of(self.me()).tid.load(Ordering::Relaxed)).0
     }
 
     /// Returns whether real-time threads have used most of this CPU, once in each window: the worker had it or waited
     /// for it. While it did neither, the CPU was idle, or those behind the member see to that.
     pub(super) fn has_used_up_realtime(&self, now: u64) -> bool {
-        let (local, slot) = (self.local(), self.slot_of(self.me()));
+        let local = self.local();
         let elapsed = now.saturating_sub(local.window_began.load(Ordering::Relaxed));
         if elapsed < WINDOW.0 {
             return false;
         }
-        let current = now.saturating_sub(slot.since.load(Ordering::Relaxed));
-        let before = [&slot.active_ns, &slot.waited_ns].map(|time| time.load(Ordering::Relaxed));
-        let busy = before.iter().sum::<u64>() + current;
+        let since = self.slot_of(self.me()).since.load(Ordering::Relaxed);
+        let busy = self.busy_before() + now.saturating_sub(since);
         local.window_began.store(now, Ordering::Relaxed);
         let used = busy.saturating_sub(local.busy_then.swap(busy, Ordering::Relaxed));
-        used >= elapsed - elapsed / 5
+        let idle_enough = match handover::has_better(self) {
+            true => elapsed / 5,
+            false => elapsed / 16,
+        };
+        used >= elapsed - idle_enough
+    }
+
+    /// Returns for how long the worker has had the CPU or waited for it, before its state began.
+    fn busy_before(&self) -> u64 {
+        let waited = &self.slot_of(self.me()).waited_ns;
+        self.local().held_ns.load(Ordering::Relaxed) + waited.load(Ordering::Relaxed)
     }
 
     /// Returns whether the process of `app` exists.
@@ -186,6 +212,11 @@ impl Cpu for OwnCpu<'_> {
 
     fn since(&self, app: usize) -> u64 {
         self.slot_of(app).since.load(Ordering::Relaxed)
+    }
+
+    fn preempts(&self, app: usize) -> bool {
+        let is_realtime = self.member.priority.load(Ordering::Relaxed) != 0;
+        is_realtime && self.rank(self.me()) == 0 && self.rank(app) != 0
     }
 
     fn begin_want(&self) {

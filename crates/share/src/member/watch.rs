@@ -56,9 +56,10 @@ impl Member {
         self.drain(cpu);
         let (own, local, now) = (OwnCpu { member: self, cpu }, &self.locals[cpu], clock::now().0);
         let since = self.slot(cpu).since.load(Ordering::Relaxed);
+        self.look_for_equals(cpu);
         match State::of(self.slot(cpu).state.load(Ordering::Acquire)) {
-            State::Idle if own.is_ordinary() => {
-                if own.was_ordinary_for_long() {
+            State::Idle if own.is_resting() => {
+                if own.has_rested() {
                     // Below the others' real-time threads it would not hear that it may be one again.
                     let priority = raised_priority(self.priority.load(Ordering::Relaxed));
                     let tid = self.slot(cpu).tid.load(Ordering::Relaxed);
@@ -69,17 +70,15 @@ impl Member {
             State::Idle => return Watched::Idle,
             State::Wanting => self.insist(&own, now, now.saturating_sub(since)),
             State::Active => {
-                // One that stood in for it is still there, and may be in its way.
-                if let Some(app) = handover::active(&own) {
+                // The rule was broken, and a worse one is still there.
+                if handover::active(&own).is_some() {
                     self.insist(&own, now, ASK_AGAIN.0);
-                    // And if this one stands in for a better one, that may have come back.
-                    let is_better = own.rank(app) < own.rank(own.me());
-                    local.lets_better_run.store(is_better, Ordering::Relaxed);
                 }
-                if self.priority.load(Ordering::Relaxed) != 0 {
+                let is_realtime = self.priority.load(Ordering::Relaxed) != 0;
+                if is_realtime && !local.ordinary.load(Ordering::Relaxed) {
                     let ran = now.saturating_sub(local.slept_at.load(Ordering::Relaxed));
                     if own.has_used_up_realtime(now) || ran >= REST_AFTER.0 {
-                        local.rest.store(true, Ordering::Relaxed);
+                        local.must_rest.store(true, Ordering::Relaxed);
                     }
                     if ran >= DEMOTE_AFTER.0 {
                         self.demote_own(cpu);
@@ -91,6 +90,25 @@ impl Member {
             }
         }
         Watched::Busy
+    }
+
+    /// Gives the worker of `cpu` its priority if an equal has come, or the higher one if it sleeps.
+    pub(super) fn look_for_equals(&self, cpu: usize) {
+        let (own, local) = (OwnCpu { member: self, cpu }, &self.locals[cpu]);
+        let (priority, tid) =
+            (self.priority.load(Ordering::Relaxed), self.slot(cpu).tid.load(Ordering::Relaxed));
+        if priority == 0 || tid == 0 || own.is_resting() || !handover::has_peer_behind(&own) {
+            return;
+        }
+        let was_ordinary = local.ordinary.swap(false, Ordering::Relaxed);
+        let sleeps = State::of(self.slot(cpu).state.load(Ordering::Acquire)) == State::Idle;
+        let to = match sleeps && !local.raised.swap(true, Ordering::Relaxed) {
+            true => raised_priority(priority),
+            false if was_ordinary => priority,
+            false => return,
+        };
+        self.has_slept(cpu);
+        let _ = scheduling::set(tid, Scheduling::fifo(to));
     }
 
     /// The worker of `cpu` does not come to a point at which it can rest: it loses its real-time priority until it
