@@ -154,6 +154,21 @@ pub fn check_cpus(pid: u32, shared: &[u32]) -> Result<(), String> {
     ))
 }
 
+/// Checks that no cgroup limits a process to less than the shared CPUs, by `quota`: the kernel does not hold real-time
+/// threads to it.
+///
+/// # Errors
+/// A sentence that names the limit.
+pub fn check_quota(pid: u32, shared: &[u32], quota: Option<f64>) -> Result<(), String> {
+    match quota {
+        Some(quota) if quota < shared.len() as f64 => Err(format!(
+            "a cgroup limits process {pid} to {quota:.2} CPUs (cpu.max), and real-time threads would exceed that: lift \
+             the limit, or set realtime = \"never\" in the file"
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn cgroup(pid: u32) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let in_v1 = text.lines().find_map(|line| line.split_once(":cpuset:"));
@@ -209,6 +224,14 @@ mod tests {
         assert_eq!(printable_name("a\x1b[2Jb\n"), "a[2Jb");
         assert_eq!(printable_name(&"x".repeat(99)).len(), NAME);
         assert_eq!(printable_name("\n"), "unnamed");
+    }
+
+    #[test]
+    fn a_process_with_a_lower_quota_is_refused() {
+        assert_eq!(check_quota(7, &[1, 2], None), Ok(()));
+        assert_eq!(check_quota(7, &[1, 2], Some(2.0)), Ok(()));
+        let error = check_quota(7, &[1, 2], Some(1.5)).unwrap_err();
+        assert!(error.contains("process 7 to 1.50 CPUs") && error.contains("never"), "{error}");
     }
 
     #[test]

@@ -134,6 +134,27 @@ pub fn cpu_cgroup(pid: u32) -> Option<PathBuf> {
     cpu_cgroup_of(&own, &mountinfo, "cgroup2", "cpu.weight").or_else(in_version_1)
 }
 
+/// Returns to how many CPUs at a time cgroups limit a process: the tightest quota of its own and those above it.
+#[must_use]
+pub fn cpu_quota(pid: u32) -> Option<f64> {
+    tightest_quota(&cpu_cgroup(pid)?)
+}
+
+/// Like [`cpu_quota`], of a cgroup's folder.
+fn tightest_quota(folder: &Path) -> Option<f64> {
+    let number = |folder: &Path, file| fs::read_to_string(folder.join(file)).ok();
+    let quota = |folder: &Path| {
+        let text = number(folder, "cpu.max").or_else(|| {
+            let quota = number(folder, "cpu.cfs_quota_us")?;
+            Some(format!("{quota} {}", number(folder, "cpu.cfs_period_us")?))
+        })?;
+        let mut numbers = text.split_whitespace().map(|number| number.parse::<f64>().ok());
+        let (quota, period) = (numbers.next()??, numbers.next()??);
+        (quota > 0.0 && period > 0.0).then(|| quota / period)
+    };
+    folder.ancestors().filter_map(quota).reduce(f64::min)
+}
+
 /// Returns the hierarchy in which cgroups have weights: the root of version 2 if its children have the `cpu`
 /// controller, else that of version 1.
 #[must_use]
@@ -311,6 +332,26 @@ mod tests {
         let other =
             Process { began: found[0].began + 1, ..Process::of(std::process::id()).unwrap() };
         assert!(!other.lives(), "the number is another's");
+    }
+
+    #[test]
+    fn the_tightest_quota_counts_in_both_versions() {
+        let root = tempfile::tempdir().unwrap();
+        let (top, low) = (root.path().join("top"), root.path().join("top/low"));
+        fs::create_dir_all(&low).unwrap();
+        let write = |folder: &Path, file, text| fs::write(folder.join(file), text).unwrap();
+        assert_eq!(tightest_quota(&low), None);
+        write(&low, "cpu.max", "max 100000\n");
+        assert_eq!(tightest_quota(&low), None);
+        write(&top, "cpu.cfs_quota_us", "-1\n");
+        write(&top, "cpu.cfs_period_us", "100000\n");
+        assert_eq!(tightest_quota(&low), None);
+        write(&top, "cpu.cfs_quota_us", "150000\n");
+        assert_eq!(tightest_quota(&low), Some(1.5));
+        write(&low, "cpu.max", "200000 100000\n");
+        assert_eq!(tightest_quota(&low), Some(1.5));
+        write(&low, "cpu.max", "50000 100000\n");
+        assert_eq!(tightest_quota(&low), Some(0.5));
     }
 
     #[test]

@@ -36,6 +36,8 @@ impl Broker {
         let name = admission::printable_name(name);
         let (rank, weight) = self.config.place(&name, kind);
         if let Some(priority) = self.priority {
+            let quota = heddle_sys::processes::cpu_quota(pid);
+            admission::check_quota(pid, &self.config.cpus, quota)?;
             realtime::grant(pid, priority, rank).map_err(|error| {
                 format!(
                     "the broker may not let process {pid} be real-time ({error}): run it as root, or set \
