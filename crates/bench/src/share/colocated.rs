@@ -59,7 +59,7 @@ pub(super) fn run(
             Ok(rate) => Run::ok(rate),
             Err(error) => Run::invalid(f64::NAN, error.to_string()),
         };
-        for load in options.loads(part) {
+        for &load in options.loads(part) {
             let rate = testbed.rate(load);
             let mut turn = Turn { rate, alone: alone.clone(), runs: Vec::new() };
             for system in options.turns(part, round) {

@@ -94,13 +94,11 @@ impl ShareOptions {
         System::ALL.into_iter().filter(wanted).collect()
     }
 
-    /// The loads of `part`. Memcached is compared at one.
-    pub(super) fn loads(&self, part: Part) -> Vec<f64> {
+    /// The loads of `part`.
+    pub(super) fn loads(&self, part: Part) -> &[f64] {
         match part {
-            Part::Switch | Part::Wake => Vec::new(),
-            Part::Service => self.loads.clone(),
-            Part::Memcached if self.loads.contains(&HALF) => vec![HALF],
-            Part::Memcached => self.loads[..1].to_vec(),
+            Part::Switch | Part::Wake => &[],
+            Part::Service | Part::Memcached => &self.loads,
         }
     }
 
@@ -180,12 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn memcached_is_measured_at_half_load_if_that_is_among_the_loads() {
-        let mut options = options(&System::ALL);
-        assert_eq!(options.loads(Part::Memcached), [0.5]);
-        options.loads = vec![0.2, 0.3];
-        assert_eq!(options.loads(Part::Memcached), [0.2]);
-        assert_eq!(options.loads(Part::Service), [0.2, 0.3]);
+    fn servers_are_measured_at_each_load() {
+        let options = ShareOptions { loads: vec![0.2, 0.3], ..options(&System::ALL) };
+        for part in [Part::Service, Part::Memcached] {
+            assert_eq!(options.loads(part), [0.2, 0.3]);
+        }
         assert!(options.loads(Part::Switch).is_empty());
     }
 

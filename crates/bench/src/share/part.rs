@@ -7,7 +7,7 @@ crate::suite::parts! {
         Switch = "switch",
         /// A latency-critical server beside a batch program on one CPU.
         Service = "service",
-        /// The same with Debian's memcached, at half load.
+        /// The same with Debian's memcached.
         Memcached = "memcached",
         /// How late a latency-critical program wakes up beside a batch program.
         Wake = "wake",

@@ -22,7 +22,7 @@ Example:
 
 Parts, in the order of their tables: switch (two applications give one CPU to each other; wall time one way), service
 (a server, GETs of 10 us, beside a batch program that computes on two threads, on one CPU: Skyloft's Figure 7),
-memcached (the same with Debian's memcached, at half load), wake (how late a task that sleeps for 1 ms wakes up beside
+memcached (the same with Debian's memcached), wake (how late a task that sleeps for 1 ms wakes up beside
 the batch program).
 Systems of switch: share-yield (two members of a share, real time), share-futex (the same beside an idle member),
 share-ordinary (a share without real time), futex, eventfd, pipe (two processes that wake each other), sched_yield (two
@@ -42,7 +42,7 @@ pub struct Args {
     /// The systems to compare (comma-separated).
     #[arg(long, value_delimiter = ',', default_values_t = System::ALL)]
     systems: Vec<System>,
-    /// Loads of service, in per cent of what the server does alone [default: 10,30,50,70].
+    /// Loads of service and memcached, in per cent of what the server does alone [default: 10,30,50,70].
     #[arg(long, value_delimiter = ',', value_parser = percent)]
     loads: Vec<f64>,
     /// The seed of the arrivals.
