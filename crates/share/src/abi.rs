@@ -33,6 +33,13 @@ pub const fn active_priority(lowest: u32, rank: u32) -> u32 {
     }
 }
 
+/// Returns whether the kernel runs the real-time threads of a member of this rank before those of one of rank `other`,
+/// whatever those do.
+#[must_use]
+pub const fn preempts(rank: u32, other: u32) -> bool {
+    active_priority(0, rank) > active_priority(0, other)
+}
+
 /// Returns the priority of a worker that sleeps and has equals, so that what wakes it is heard at once; `active` is
 /// that of an active one.
 #[must_use]

@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //!
-//! - **I1** At most one member is active on a CPU ([`handover`]; checked by loom), except beside one whose active
-//!   thread sleeps in the kernel.
+//! - **I1** At most one member is active on a CPU ([`handover`]; checked by loom), except beside one that it preempts,
+//!   or whose active thread sleeps in the kernel.
 //! - **I2** While a member wants a CPU and none is active there, some member is awake and about to take it.
 //! - **I3** Nothing in memory that another application writes is used as a pointer, a length or an index.
 //! - **I4** What a worker calls here neither allocates nor locks, and is safe in a signal handler.

@@ -1,6 +1,7 @@
 //! One CPU under `SCHED_FIFO`, as far as members notice it. Each member is a thread of the test that runs only while
 //! this kernel has it on the CPU. A step is one call of [`Cpu`], or one unit of work; time is the number of steps.
 
+use crate::abi::{self, active_priority, raised_priority};
 use crate::handover::{self, Cpu, NO_APP, State, Woken};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -121,12 +122,13 @@ impl Kernel {
     }
 
     fn preempts(&self, app: usize, other: usize) -> bool {
-        self.ranks[app] == 0 && self.ranks[other] != 0
+        abi::preempts(self.ranks[app], self.ranks[other])
     }
 
     fn queue(&mut self, app: usize) -> &mut VecDeque<usize> {
-        let active = if self.ranks[app] == 0 { 2 } else { 0 };
-        &mut self.ready[active + usize::from(self.tasks[app].raised)]
+        let active = active_priority(0, self.ranks[app]);
+        let priority = if self.tasks[app].raised { raised_priority(active) } else { active };
+        &mut self.ready[priority as usize]
     }
 
     fn is_ready(&self, app: usize) -> bool {

@@ -227,6 +227,11 @@ impl Member {
         Ok(())
     }
 
+    /// Returns whether its workers are real-time threads, unless they need no priority.
+    fn is_realtime(&self) -> bool {
+        self.priority.load(Ordering::Relaxed) != 0
+    }
+
     fn lowest_priority(&self) -> u32 {
         self.header().priority.load(Ordering::Relaxed)
     }

@@ -9,7 +9,7 @@ use heddle_sys::scheduling::{self, Scheduling};
 use heddle_sys::{clock, futex, thread};
 
 use super::{Local, Member};
-use crate::abi::{APPS, CpuSlot, raised_priority};
+use crate::abi::{self, APPS, CpuSlot, raised_priority};
 use crate::handover::{self, Cpu, NO_APP, State, Woken};
 
 /// How often a worker looks how much of its CPU real-time threads have used. If it was most of it, the worker computes
@@ -85,7 +85,7 @@ impl OwnCpu<'_> {
     }
 
     /// Ends what [`OwnCpu::begin_rest`] began: the calling worker is about to want the CPU, or to sleep. Returns
-    /// false if it was not ordinary.
+    /// false if it did not rest.
     pub(super) fn end_rest(&self) -> bool {
         let local = self.local();
         let was = local.rest_since.swap(0, Ordering::Relaxed) != 0;
@@ -119,13 +119,12 @@ impl OwnCpu<'_> {
     /// Returns whether the worker can be an ordinary thread: real-time priorities order it among equals only, and keep
     /// other programs from the CPU.
     pub(super) fn needs_no_priority(&self) -> bool {
-        let is_realtime = self.member.priority.load(Ordering::Relaxed) != 0;
-        is_realtime && self.rank(self.me()) != 0 && !handover::has_peer_behind(self)
+        self.member.is_realtime() && self.rank(self.me()) != 0 && !handover::has_peer_behind(self)
     }
 
     /// Returns whether there is a member whose threads preempt this one's.
     pub(super) fn may_be_preempted(&self) -> bool {
-        self.member.priority.load(Ordering::Relaxed) != 0 && handover::has_better(self)
+        self.member.is_realtime() && handover::has_better(self)
     }
 
     /// Returns the CPU time of the worker.
@@ -166,7 +165,7 @@ impl OwnCpu<'_> {
 
     /// Waits as a thread that could run: it does when the active one sleeps or yields. Only where there are two.
     fn yields(&self) -> bool {
-        self.member.priority.load(Ordering::Relaxed) != 0 && self.members().count_ones() == 2
+        self.member.is_realtime() && self.members().count_ones() == 2
     }
 }
 
@@ -215,8 +214,7 @@ impl Cpu for OwnCpu<'_> {
     }
 
     fn preempts(&self, app: usize) -> bool {
-        let is_realtime = self.member.priority.load(Ordering::Relaxed) != 0;
-        is_realtime && self.rank(self.me()) == 0 && self.rank(app) != 0
+        self.member.is_realtime() && abi::preempts(self.rank(self.me()), self.rank(app))
     }
 
     fn begin_want(&self) {
@@ -254,7 +252,7 @@ impl Cpu for OwnCpu<'_> {
                 return Woken::Moved;
             }
         }
-        let is_realtime = self.member.priority.load(Ordering::Relaxed) != 0;
+        let is_realtime = self.member.is_realtime();
         // Among ordinary threads the waiter can run beside it; but not if its process is gone, and the broker with it.
         if moved() || !is_realtime && self.exists(app) {
             return Woken::Moved;

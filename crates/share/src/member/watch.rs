@@ -74,8 +74,7 @@ impl Member {
                 if handover::active(&own).is_some() {
                     self.insist(&own, now, ASK_AGAIN.0);
                 }
-                let is_realtime = self.priority.load(Ordering::Relaxed) != 0;
-                if is_realtime && !local.ordinary.load(Ordering::Relaxed) {
+                if self.is_realtime() && !local.ordinary.load(Ordering::Relaxed) {
                     let ran = now.saturating_sub(local.slept_at.load(Ordering::Relaxed));
                     if own.has_used_up_realtime(now) || ran >= REST_AFTER.0 {
                         local.must_rest.store(true, Ordering::Relaxed);
