@@ -134,6 +134,8 @@ fn options_that_do_not_fit_are_refused() {
         &["--share", file, "--class", "be", "--class", "lc", "--", "true"],
         &["one class", "be and lc"],
     );
+    let unknown = ["--share", file, "--class", "batch", "--", "true"];
+    sandbox.refuses(&unknown, &["--class batch", "lc or be", "be=compact*"]);
     sandbox.refuses(&["--share", "/no/such.toml", "--", "true"], &["cannot read /no/such.toml"]);
     for option in [["--cpus", "0"], ["--workers", "1"]] {
         let output = sandbox.output(&[&["--share", file], &option[..], &["--", "true"]].concat());

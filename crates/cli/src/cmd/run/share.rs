@@ -20,6 +20,13 @@ const CLASSES: [&str; 2] = ["lc", "be"];
 pub fn rules(args: &Args) -> Result<Vec<&str>, Usage> {
     let (classes, rules): (Vec<&str>, Vec<&str>) =
         args.class.iter().map(String::as_str).partition(|class| CLASSES.contains(class));
+    let unknown = rules.iter().find(|rule| args.share.is_some() && !rule.contains('='));
+    if let Some(class) = unknown {
+        return Err(Usage(format!(
+            "--class {class}: a program's class in a share is {}; that of threads has a pattern, as in be=compact*",
+            CLASSES.join(" or ")
+        )));
+    }
     match (&classes[..], &args.share) {
         ([class, ..], None) => Err(Usage(format!(
             "--class {class} is the class of a program, which counts with --share FILE only; the class of threads has \
