@@ -53,9 +53,8 @@ fn no_task_is_preempted_inside_of_it() {
             })
         })
         .collect();
-    common::wait_until(|| rt.stats().preemptions > 2_000);
+    common::wait_until(|| rt.stats().preemptions > 2_000 && CALLS.load(Ordering::Relaxed) > 2_000);
     stop.store(true, Ordering::Relaxed);
     tasks.into_iter().for_each(|task| task.join().unwrap());
-    assert!(CALLS.load(Ordering::Relaxed) > 2_000);
     assert_eq!(MET.load(Ordering::Relaxed), 0, "preempted inside");
 }
