@@ -4,7 +4,7 @@
 //! holds numbers only. A reader masks what it reads, and indexes by its own numbers.
 //!
 //! ```text
-//! broker's part:  BrokerHeader | AppEntry x 32 | turn of CPU 0, 1, ...
+//! broker's part:  BrokerHeader | AppEntry x 32
 //! member's part:  AppHeader | CpuSlot of CPU 0, 1, ...
 //! ```
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// Begins each part.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HEDLSHR1");
 /// The version of this layout. A member of another version is refused.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The most applications of a share: a waiter is a bit of a futex's set.
 pub const APPS: usize = 32;
 /// The most CPUs of a share: their descriptors travel in one message.
@@ -137,17 +137,9 @@ pub struct CpuSlot {
 /// Bytes of a page of memory.
 const PAGE: usize = 4096;
 
-/// Returns the bytes of the broker's part for so many CPUs.
-#[must_use]
-pub const fn broker_size(cpus: usize) -> usize {
-    (turns_at() + cpus * size_of::<AtomicU32>()).next_multiple_of(PAGE)
-}
-
-/// Returns where in the broker's part the turns begin.
-#[must_use]
-pub const fn turns_at() -> usize {
-    size_of::<BrokerHeader>() + APPS * size_of::<AppEntry>()
-}
+/// The bytes of the broker's part.
+pub const BROKER_SIZE: usize =
+    (size_of::<BrokerHeader>() + APPS * size_of::<AppEntry>()).next_multiple_of(PAGE);
 
 /// Returns the bytes of a member's part for so many CPUs.
 #[must_use]

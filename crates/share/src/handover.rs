@@ -17,10 +17,9 @@
 //! - One that leaves wakes the best that wants, on whichever word it sleeps. A waiter that wakes looks at
 //!   everything again; a wake is no grant.
 //! - One that is about to wait for a better one that wants wakes it too: it may sleep on the word of a third that
-//!   has gone, or of the caller, whose claim it took for success, or by an order that the broker has changed since. So
-//!   of those that want, none sleeps while none is active unless it has woken another, which looks after it.
-//! - All members put others in the same order: by rank, then whose turn it is by the broker's word, then by when they
-//!   began to want, then by number.
+//!   has gone, or of the caller, whose claim it took for success. So of those that want, none sleeps while none is
+//!   active unless it has woken another, which looks after it.
+//! - All members put others in the same order: by rank, then by when they began to want, then by number.
 //! - A member that the kernel lets *preempt* another, by its real-time priority, does not wait for it: it takes the CPU
 //!   although the other is active, and the other goes on when it sleeps. Of the rest one is active at a time.
 //!
@@ -80,8 +79,6 @@ pub trait Cpu {
     fn members(&self) -> u32;
     /// Returns a member's rank. Lower ones go first.
     fn rank(&self, app: usize) -> u32;
-    /// Returns the member whose turn it is among equals.
-    fn turn(&self) -> u32;
     /// Returns a member's word.
     fn word(&self, app: usize) -> u32;
     /// Sets the caller's word, and fences.
@@ -129,20 +126,15 @@ pub fn leave(cpu: &impl Cpu) {
 /// The active caller makes way for members that are before it, and waits until it is active again.
 pub fn make_way(cpu: &impl Cpu) {
     want(cpu);
-    let turn = cpu.turn();
-    let own = key(cpu, turn, cpu.me());
-    let next = pass_on(cpu, |app| key(cpu, turn, app) < own);
+    let own = key(cpu, cpu.me());
+    let next = pass_on(cpu, |app| key(cpu, app) < own);
     take(cpu, next);
 }
 
-/// Returns a member that waits for the active caller to make way, because of its rank or because it is its turn.
+/// Returns a member of a better rank that waits for the active caller to make way.
 pub fn rival(cpu: &impl Cpu) -> Option<usize> {
-    let me = cpu.me();
-    let own = (cpu.rank(me), cpu.turn() != me as u32);
-    others(cpu).find(|&app| {
-        State::of(cpu.word(app)) == State::Wanting
-            && (cpu.rank(app), cpu.turn() != app as u32) < own
-    })
+    let rank = cpu.rank(cpu.me());
+    others(cpu).find(|&app| State::of(cpu.word(app)) == State::Wanting && cpu.rank(app) < rank)
 }
 
 /// Returns a member of the active caller's rank that waits.
@@ -237,11 +229,10 @@ fn ahead(cpu: &impl Cpu, absent: &Absent) -> Option<Ahead> {
         }
     }
     // The order is read after the words: who saw a later one and then moved is not waited for by an earlier one.
-    let turn = cpu.turn();
-    let own = key(cpu, turn, cpu.me());
+    let own = key(cpu, cpu.me());
     others(cpu)
         .filter(|&app| State::of(words[app]) == State::Wanting && absent[app] != words[app])
-        .map(|app| (key(cpu, turn, app), (app, words[app])))
+        .map(|app| (key(cpu, app), (app, words[app])))
         .filter(|&(key, _)| key < own)
         .min()
         .map(|(_, ahead)| ahead)
@@ -259,8 +250,7 @@ fn pass_on(cpu: &impl Cpu, may: impl Fn(usize) -> bool) -> Option<usize> {
     let wants = |&app: &usize| {
         State::of(cpu.word(app)) == State::Wanting && !(goes_on && cpu.preempts(app))
     };
-    let turn = cpu.turn();
-    let next = others(cpu).filter(wants).min_by_key(|&app| key(cpu, turn, app))?;
+    let next = others(cpu).filter(wants).min_by_key(|&app| key(cpu, app))?;
     if !may(next) {
         return None;
     }
@@ -279,9 +269,9 @@ fn wake(cpu: &impl Cpu, app: usize) {
     }
 }
 
-/// The place of a member in the order of all that want the CPU, if it is the turn of `turn`.
-fn key(cpu: &impl Cpu, turn: u32, app: usize) -> (u32, bool, u64, usize) {
-    (cpu.rank(app), turn != app as u32, cpu.since(app), app)
+/// The place of a member in the order of all that want the CPU.
+fn key(cpu: &impl Cpu, app: usize) -> (u32, u64, usize) {
+    (cpu.rank(app), cpu.since(app), app)
 }
 
 /// Returns all members but the caller.
@@ -304,7 +294,6 @@ mod tests {
         ranks: Vec<u32>,
         words: Vec<u32>,
         since: Vec<u64>,
-        turn: u32,
         members: u32,
         realtime: bool,
     }
@@ -322,10 +311,6 @@ mod tests {
 
         fn rank(&self, app: usize) -> u32 {
             self.ranks[app]
-        }
-
-        fn turn(&self) -> u32 {
-            self.turn
         }
 
         fn word(&self, app: usize) -> u32 {
@@ -367,7 +352,6 @@ mod tests {
             ranks: of.map(|(rank, _)| rank).into(),
             words: of.map(|(_, state)| state.after(0)).into(),
             since: vec![0; N],
-            turn: NO_APP,
             members: (1 << N) - 1,
             realtime: false,
         }
@@ -390,18 +374,16 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_by_rank_then_turn_then_time_then_number() {
+    fn the_order_is_by_rank_then_time_then_number() {
         let mut cpu = fixed([(1, Wanting), (1, Wanting), (0, Wanting), (1, Wanting)]);
         let order = |cpu: &Fixed| {
             let mut all = [0, 1, 2, 3];
-            all.sort_by_key(|&app| key(cpu, cpu.turn, app));
+            all.sort_by_key(|&app| key(cpu, app));
             all
         };
         assert_eq!(order(&cpu), [2, 0, 1, 3]);
         cpu.since = vec![7, 5, 9, 6];
         assert_eq!(order(&cpu), [2, 1, 3, 0]);
-        cpu.turn = 0;
-        assert_eq!(order(&cpu), [2, 0, 1, 3]);
         assert_eq!(ahead(&cpu, &[0; APPS]), Some((2, cpu.words[2])));
     }
 
@@ -435,20 +417,17 @@ mod tests {
     }
 
     #[test]
-    fn a_rival_wants_and_is_before_the_caller_by_rank_or_turn() {
-        let is_rival = |rank, state, turn| {
+    fn a_rival_wants_and_is_before_the_caller_by_rank() {
+        let is_rival = |rank, state| {
             let mut cpu = fixed([(rank, state), (1, Active)]);
-            (cpu.turn, cpu.since) = (turn, vec![0, 9]);
+            cpu.since = vec![0, 9];
             rival(&cpu) == Some(0)
         };
-        assert!(is_rival(0, Wanting, NO_APP));
-        assert!(is_rival(0, Wanting, 1), "a turn is among equals");
-        assert!(!is_rival(0, Idle, NO_APP));
-        assert!(!is_rival(0, Active, NO_APP));
-        assert!(is_rival(1, Wanting, 0));
-        assert!(!is_rival(1, Wanting, 1));
-        assert!(!is_rival(1, Wanting, NO_APP), "who waits longer is no rival");
-        assert!(!is_rival(2, Wanting, 0));
+        assert!(is_rival(0, Wanting));
+        assert!(!is_rival(0, Idle));
+        assert!(!is_rival(0, Active));
+        assert!(!is_rival(1, Wanting), "who waits longer is no rival");
+        assert!(!is_rival(2, Wanting));
     }
 
     #[test]

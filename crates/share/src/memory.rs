@@ -3,17 +3,18 @@
 //! The files are sealed, so that no process that has one can shrink it under the others. What a member has written is
 //! returned as numbers, which the broker judges by its own clock and never uses as an index.
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use heddle_core::Ns;
 use heddle_sys::futex;
 use heddle_sys::memory::{SharedMemory, reopen_for_reading, sealed_file};
 
 use crate::abi::{APPS, AppEntry, AppHeader, BrokerHeader, CPUS, CpuSlot, MAGIC, VERSION};
-use crate::abi::{app_size, broker_size, turns_at};
+use crate::abi::{BROKER_SIZE, app_size};
 use crate::handover::{NO_APP, State};
 
 /// A sealed file, mapped for writing, and a descriptor that only reads it.
@@ -22,16 +23,14 @@ struct Part {
     memory: SharedMemory,
     file: OwnedFd,
     reading: OwnedFd,
-    cpus: usize,
 }
 
 impl Part {
-    /// Makes a part of `size` zeroed bytes for so many CPUs.
-    fn new(name: &std::ffi::CStr, size: usize, cpus: usize) -> io::Result<Part> {
-        assert!((1..=CPUS).contains(&cpus), "a share has 1 to {CPUS} CPUs, not {cpus}");
+    /// Makes a part of `size` zeroed bytes.
+    fn new(name: &CStr, size: usize) -> io::Result<Part> {
         let file = sealed_file(name, size)?;
         let reading = reopen_for_reading(&file)?;
-        let part = Part { memory: SharedMemory::reserve(size)?, file, reading, cpus };
+        let part = Part { memory: SharedMemory::reserve(size)?, file, reading };
         part.memory.map(&part.file, true)?;
         Ok(part)
     }
@@ -49,20 +48,15 @@ impl Drop for Part {
 pub struct BrokerMemory(Part);
 
 impl BrokerMemory {
-    /// Makes the part of a share of so many CPUs, without members. Active workers have the real-time `priority`; 0 if
-    /// the broker may grant none. Members of weight 1024 keep a CPU for `slice`.
+    /// Makes the part of a share without members. Its lowest real-time priority is `priority`; 0 if the broker may
+    /// grant none. Members of weight 1024 keep a CPU for `slice`.
     ///
     /// # Errors
     /// The system's.
-    ///
-    /// # Panics
-    /// If there is no CPU, or more than [`CPUS`].
-    pub fn new(cpus: usize, priority: u32, slice: Ns) -> io::Result<BrokerMemory> {
-        let part = Part::new(c"heddle-share", broker_size(cpus), cpus)?;
-        let memory = BrokerMemory(part);
+    pub fn new(priority: u32, slice: Ns) -> io::Result<BrokerMemory> {
+        let memory = BrokerMemory(Part::new(c"heddle-share", BROKER_SIZE)?);
         memory.set_priority(priority);
         memory.set_slice(slice);
-        (0..cpus).for_each(|cpu| memory.set_turn(cpu, None));
         memory.header().version.store(VERSION, Ordering::Relaxed);
         memory.header().magic.store(MAGIC, Ordering::Release);
         Ok(memory)
@@ -108,11 +102,6 @@ impl BrokerMemory {
         entry.weight.store(weight, Ordering::SeqCst);
     }
 
-    /// Sets the application whose turn it is on a CPU among those of its rank, if it is one's.
-    pub fn set_turn(&self, cpu: usize, app: Option<usize>) {
-        self.turn(cpu).store(app.map_or(NO_APP, |app| app as u32), Ordering::SeqCst);
-    }
-
     fn header(&self) -> &BrokerHeader {
         // SAFETY: mapped for as long as `self` lives, large enough, aligned to a page, all atomics.
         unsafe { &*self.0.memory.base().cast() }
@@ -121,14 +110,7 @@ impl BrokerMemory {
     fn entry(&self, app: usize) -> &AppEntry {
         assert!(app < APPS);
         let at = size_of::<BrokerHeader>() + app * size_of::<AppEntry>();
-        // SAFETY: as above, and within `broker_size`.
-        unsafe { &*self.0.memory.base().add(at).cast() }
-    }
-
-    fn turn(&self, cpu: usize) -> &AtomicU32 {
-        assert!(cpu < self.0.cpus);
-        let at = turns_at() + cpu * size_of::<AtomicU32>();
-        // SAFETY: as above; the CPU is one of those for which the memory was sized.
+        // SAFETY: as above, and within `BROKER_SIZE`.
         unsafe { &*self.0.memory.base().add(at).cast() }
     }
 }
@@ -166,7 +148,10 @@ pub struct Slot {
 
 /// The part of a member, which the broker makes and the member writes.
 #[derive(Debug)]
-pub struct AppMemory(Part);
+pub struct AppMemory {
+    part: Part,
+    cpus: usize,
+}
 
 impl AppMemory {
     /// Makes the part of a member for so many CPUs, idle on all.
@@ -177,7 +162,9 @@ impl AppMemory {
     /// # Panics
     /// If there is no CPU, or more than [`CPUS`].
     pub fn new(cpus: usize) -> io::Result<AppMemory> {
-        let memory = AppMemory(Part::new(c"heddle-share-app", app_size(cpus), cpus)?);
+        assert!((1..=CPUS).contains(&cpus), "a share has 1 to {CPUS} CPUs, not {cpus}");
+        let part = Part::new(c"heddle-share-app", app_size(cpus))?;
+        let memory = AppMemory { part, cpus };
         memory.reset();
         memory.header().version.store(VERSION, Ordering::Relaxed);
         memory.header().magic.store(MAGIC, Ordering::Release);
@@ -187,13 +174,13 @@ impl AppMemory {
     /// Returns the descriptor that the member gets, with which it writes.
     #[must_use]
     pub fn for_writing(&self) -> BorrowedFd<'_> {
-        self.0.file.as_fd()
+        self.part.file.as_fd()
     }
 
     /// Returns the descriptor that the other members get.
     #[must_use]
     pub fn for_reading(&self) -> BorrowedFd<'_> {
-        self.0.reading.as_fd()
+        self.part.reading.as_fd()
     }
 
     /// Returns what the member says of a CPU (an index).
@@ -221,7 +208,7 @@ impl AppMemory {
 
     /// Makes the member idle on all CPUs: it has died, or is no member any more. Waiters must be woken afterwards.
     pub fn reset(&self) {
-        for slot in (0..self.0.cpus).map(|cpu| self.slot(cpu)) {
+        for slot in (0..self.cpus).map(|cpu| self.slot(cpu)) {
             slot.waits_on.store(NO_APP, Ordering::Relaxed);
             let word = slot.state.load(Ordering::Relaxed);
             slot.state.store(State::Idle.after(word), Ordering::SeqCst);
@@ -235,14 +222,14 @@ impl AppMemory {
 
     fn header(&self) -> &AppHeader {
         // SAFETY: mapped for as long as `self` lives, large enough, aligned to a page, all atomics.
-        unsafe { &*self.0.memory.base().cast() }
+        unsafe { &*self.part.memory.base().cast() }
     }
 
     fn slot(&self, cpu: usize) -> &CpuSlot {
-        assert!(cpu < self.0.cpus);
+        assert!(cpu < self.cpus);
         let at = size_of::<AppHeader>() + cpu * size_of::<CpuSlot>();
         // SAFETY: as above, and within `app_size`: the CPU is one of those for which the memory was sized.
-        unsafe { &*self.0.memory.base().add(at).cast() }
+        unsafe { &*self.part.memory.base().add(at).cast() }
     }
 }
 
@@ -252,18 +239,17 @@ mod tests {
 
     #[test]
     fn a_new_part_says_what_it_is() {
-        let broker = BrokerMemory::new(3, 10, Ns::from_ms(3)).unwrap();
+        let broker = BrokerMemory::new(10, Ns::from_ms(3)).unwrap();
         let header = broker.header();
         let words = [&header.version, &header.priority, &header.members];
         assert_eq!(words.map(|word| word.load(Ordering::Relaxed)), [VERSION, 10, 0]);
         assert_eq!(header.magic.load(Ordering::Relaxed), MAGIC);
         assert_eq!(header.slice.load(Ordering::Relaxed), 3_000_000);
-        assert!((0..3).all(|cpu| broker.turn(cpu).load(Ordering::Relaxed) == NO_APP));
     }
 
     #[test]
     fn members_come_and_go_by_their_bits() {
-        let broker = BrokerMemory::new(1, 0, Ns(1)).unwrap();
+        let broker = BrokerMemory::new(0, Ns(1)).unwrap();
         broker.set_member(0, true);
         broker.set_member(31, true);
         assert_eq!(broker.members(), 1 | 1 << 31);

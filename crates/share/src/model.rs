@@ -86,7 +86,6 @@ struct World {
     ranks: Vec<u32>,
     slots: Vec<Slot>,
     members: AtomicU32,
-    turn: AtomicU32,
     /// What only the active member touches: how often any was active.
     entries: UnsafeCell<u32>,
     asked: Event,
@@ -115,7 +114,6 @@ impl World {
             ranks: ranks.into(),
             slots: ranks.iter().map(slot).collect(),
             members: AtomicU32::new((1 << ranks.len()) - 1),
-            turn: AtomicU32::new(NO_APP),
             entries: UnsafeCell::new(0),
             asked: Event::new(),
             slept: Event::new(),
@@ -222,10 +220,6 @@ impl Cpu for Actor {
 
     fn rank(&self, app: usize) -> u32 {
         self.world.ranks[app]
-    }
-
-    fn turn(&self) -> u32 {
-        self.world.turn.load(Relaxed)
     }
 
     fn word(&self, app: usize) -> u32 {
@@ -414,25 +408,6 @@ fn equals_have_the_cpu_in_the_order_in_which_they_came() {
         handover::leave(&active);
         assert_eq!(first.join().unwrap(), 0);
         assert_eq!(second.join().unwrap(), 1);
-    });
-}
-
-/// The broker gives the turn to another while the CPU is handed over, and wakes all: no two wait for each other.
-#[test]
-fn a_turn_that_changes_during_a_hand_over_loses_none() {
-    check(2, || {
-        let world = World::shared(&[0, 0, 0]);
-        world.turn.store(1, Relaxed);
-        let active = Actor::new(&world, 0);
-        handover::enter(&active);
-        let others = [Actor::new(&world, 1), Actor::new(&world, 2)];
-        let others = others.map(|other| thread::spawn(move || other.works()));
-        let active = thread::spawn(move || handover::leave(&active));
-        world.turn.store(2, Relaxed);
-        fence(SeqCst);
-        world.wake_all();
-        active.join().unwrap();
-        join_all(others);
     });
 }
 

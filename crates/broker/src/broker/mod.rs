@@ -117,7 +117,7 @@ impl Broker {
         let path = config.socket_path(&file, &owner)?;
         raise_descriptors();
         let listener = Listener::at(&path, &options)?;
-        let memory = BrokerMemory::new(config.cpus.len(), priority.unwrap_or(0), config.slice);
+        let memory = BrokerMemory::new(priority.unwrap_or(0), config.slice);
         let failed =
             |source| StartError::System { what: "cannot make shared memory".into(), source };
         let now = clock::now();

@@ -32,9 +32,8 @@ pub enum Event {
     Continue(usize),
     /// The member sleeps in the kernel for so long in its next unit of work.
     Block(usize, u64),
-    /// The broker makes it a member, or gives it the turn.
+    /// The broker makes it a member.
     Join(usize),
-    Turn(usize),
 }
 
 /// What a thread sleeps in.
@@ -87,7 +86,6 @@ struct Kernel {
     tasks: Vec<Task>,
     ranks: Vec<u32>,
     members: u32,
-    turn: u32,
     events: VecDeque<(u64, Event)>,
     /// Since when no member has been killed, stopped or blocked.
     has_faults: bool,
@@ -206,7 +204,6 @@ impl Kernel {
             }
             Event::Block(app, time) => self.tasks[app].block = time,
             Event::Join(app) => self.members |= 1 << app,
-            Event::Turn(app) => self.turn = app as u32,
         }
     }
 
@@ -223,11 +220,13 @@ impl Kernel {
         self.fire();
     }
 
-    /// `app` does work: no other may be in the middle of its own (I1), but for those that it preempts.
+    /// `app` does work: no other may be in the middle of its own (I1), but for those that it preempts, and for one that
+    /// preempts it and cannot run.
     fn check_alone(&mut self, app: usize) {
         let inside = |other: &usize| {
             let task = &self.tasks[*other];
-            task.inside && !task.passed_over && !self.preempts(app, *other)
+            let goes_on = self.preempts(*other, app) && !self.is_ready(*other);
+            task.inside && !task.passed_over && !self.preempts(app, *other) && !goes_on
         };
         if let Some(other) = (0..self.tasks.len()).filter(|&other| other != app).find(inside)
             && !self.tasks[app].passed_over
@@ -317,7 +316,6 @@ impl Machine {
             tasks: work.iter().map(task).collect(),
             ranks: ranks.into(),
             members,
-            turn: NO_APP,
             events,
             has_faults: false,
             stood_in: 0,

@@ -19,8 +19,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use self::broker::{Admission, Rejoin, ask_to_join};
 use self::own_cpu::{OwnCpu, add};
 use crate::abi::{APPS, AppEntry, AppHeader, BrokerHeader, CpuSlot};
+use crate::abi::{BROKER_SIZE, app_size};
 use crate::abi::{active_priority, helper_priority, raised_priority};
-use crate::abi::{app_size, broker_size, turns_at};
 use crate::handover::{self, State};
 use crate::wire::{self, Message};
 
@@ -175,7 +175,7 @@ impl Member {
         let system = |what| move |source| JoinError::System { what, source };
         let cpus = admission.cpus.clone();
         let reserve = |len| SharedMemory::reserve(len).map_err(system("reserve memory"));
-        let (own, broker) = (reserve(app_size(cpus.len()))?, reserve(broker_size(cpus.len()))?);
+        let (own, broker) = (reserve(app_size(cpus.len()))?, reserve(BROKER_SIZE)?);
         let peers = (0..APPS).map(|_| reserve(app_size(cpus.len()))).collect::<Result<_, _>>()?;
         let pipes = cpus.iter().map(|_| pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK));
         let pipes = pipes.collect::<Result<Vec<_>, _>>();
@@ -410,16 +410,8 @@ impl Member {
 
     fn entry(&self, app: usize) -> &AppEntry {
         let at = size_of::<BrokerHeader>() + app % APPS * size_of::<AppEntry>();
-        // SAFETY: as above, and within `broker_size`.
+        // SAFETY: as above, and within `BROKER_SIZE`.
         unsafe { &*self.broker.base().add(at).cast() }
-    }
-
-    fn turn(&self, cpu: usize) -> u32 {
-        assert!(cpu < self.cpus.len());
-        // SAFETY: as above; the CPU is one of those for which the memory was sized.
-        let turn: &AtomicU32 =
-            unsafe { &*self.broker.base().add(turns_at() + cpu * size_of::<AtomicU32>()).cast() };
-        turn.load(Ordering::Relaxed)
     }
 
     fn slot_in(&self, memory: &SharedMemory, cpu: usize) -> &CpuSlot {

@@ -196,10 +196,6 @@ impl Cpu for OwnCpu<'_> {
         self.member.entry(app).rank.load(Ordering::Relaxed)
     }
 
-    fn turn(&self) -> u32 {
-        self.member.turn(self.cpu)
-    }
-
     fn word(&self, app: usize) -> u32 {
         self.slot_of(app).state.load(Ordering::Acquire)
     }

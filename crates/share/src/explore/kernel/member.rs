@@ -215,10 +215,6 @@ impl Cpu for Member<'_> {
         self.step().ranks[app]
     }
 
-    fn turn(&self) -> u32 {
-        self.step().turn
-    }
-
     fn word(&self, app: usize) -> u32 {
         self.step().tasks[app].word
     }
