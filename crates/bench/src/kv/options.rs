@@ -4,8 +4,9 @@ use super::cpus::Cpus;
 use super::scan_time::ScanTime;
 use super::system::System;
 use heddle_core::Ns;
-use heddle_load::Mix;
+use heddle_load::{LoadOptions, Mix, Pace, Shape, Wire};
 use heddle_store::StoreConfig;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ pub(super) const QUIET_RUN: Ns = Ns::from_secs(1);
 /// Their load, as a fraction of the GETs that the server can answer.
 pub(super) const QUIET_LOAD: f64 = 0.2;
 /// A request without an answer after this time is lost. Overload is detected much earlier.
-pub(super) const TIMEOUT: Ns = Ns::from_secs(1);
+const TIMEOUT: Ns = Ns::from_secs(1);
 
 impl KvOptions {
     /// Checks the options.
@@ -110,6 +111,22 @@ impl KvOptions {
         let runs = u64::from(self.rounds) * self.systems.len() as u64;
         let quiet = (QUIET_RUN + WARMUP * 2) * u64::from(self.rounds);
         Duration::from(server * runs + quiet + Ns::from_secs(8))
+    }
+
+    /// The load on a server at `target`, with SCANs of so many keys.
+    pub(crate) fn load(&self, target: SocketAddr, scan_len: u32) -> LoadOptions {
+        let keys = usize::try_from(self.keys).unwrap_or(usize::MAX);
+        LoadOptions {
+            target,
+            wire: Wire::Udp,
+            mix: self.mix.clone(),
+            shape: Shape::new(keys, scan_len, self.value_len),
+            duration: self.duration,
+            warmup: WARMUP,
+            timeout: TIMEOUT,
+            seed: self.seed,
+            pace: Pace::for_spare_cpus(usize::from(!self.cpus.shared)),
+        }
     }
 
     /// Returns the index of the load nearest to half of saturation, at which systems are compared by one number.

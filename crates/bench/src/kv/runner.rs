@@ -6,18 +6,15 @@
 use super::calibrate::{self, Calibrated};
 use super::launch;
 use super::measured::{KvError, Measured, Sample, ScanRate};
-use super::options::{KvOptions, QUIET_LOAD, QUIET_RUN, SCAN_RUN, TIMEOUT, WARMUP};
+use super::options::{KvOptions, QUIET_LOAD, QUIET_RUN, SCAN_RUN, WARMUP};
 use super::process::{ServerProcess, StartError};
 use super::scan_time::ScanTime;
 use super::system::System;
 use super::usage::cpu_time;
 use super::workdir;
 use heddle_core::Ns;
-use heddle_load::{
-    LoadError, LoadOptions, LoadRun, Mix, Op, Pace, Shape, Wire, measure, unloaded_service,
-};
+use heddle_load::{LoadError, LoadOptions, LoadRun, Mix, Op, measure, unloaded_service};
 use heddle_metrics::{Progress, human};
-use heddle_store::load_dataset;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,12 +48,11 @@ impl<'a> Runner<'a> {
     ) -> Result<Runner<'a>, KvError> {
         options.check().map_err(KvError::Options)?;
         let allowed = heddle_sys::thread::affinity()?;
-        let data = workdir::make()?;
         if options.store == super::StoreKind::RocksDb {
             progress.step(&format!("dataset of {} keys", options.keys));
-            let store = options.store.config(data.path().to_owned()).open()?;
-            load_dataset(&*store, options.keys, options.value_len, &mut |_| {})?;
         }
+        let dataset = (options.keys, options.value_len);
+        let data = workdir::make_with_dataset(options.store, dataset)?;
         heddle_sys::thread::pin(&[options.cpus.load])?;
         Ok(Runner { options, data, stop, progress, measured: Measured::default(), allowed })
     }
@@ -229,19 +225,7 @@ impl<'a> Runner<'a> {
         let started = ServerProcess::start(&system.to_string(), command, self.stop, launch::ready);
         let (server, target) =
             started.map_err(|source| KvError::Start { source, command: repeat })?;
-        let keys = usize::try_from(options.keys).unwrap_or(usize::MAX);
-        let load = LoadOptions {
-            target,
-            wire: Wire::Udp,
-            mix: options.mix.clone(),
-            shape: Shape::new(keys, scan_len, options.value_len),
-            duration: options.duration,
-            warmup: WARMUP,
-            timeout: TIMEOUT,
-            seed: options.seed,
-            pace: Pace::for_spare_cpus(usize::from(!options.cpus.shared)),
-        };
-        Ok((server, load))
+        Ok((server, options.load(target, scan_len)))
     }
 }
 

@@ -1,5 +1,8 @@
-//! The temporary directory of a runner, and what killed runners have left.
+//! The temporary directory of a runner, its dataset, and what killed runners have left.
 
+use super::measured::KvError;
+use super::options::StoreKind;
+use heddle_store::load_dataset;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -15,7 +18,23 @@ pub fn make() -> io::Result<TempDir> {
     make_in(&std::env::temp_dir(), PREFIX)
 }
 
-/// The same in another folder, with a prefix of its own.
+/// The same with the dataset of `store`: so many keys with values of so many bytes, where the store has files.
+///
+/// # Errors
+/// Where the folder for temporary files cannot be written; the store's.
+pub fn make_with_dataset(
+    store: StoreKind,
+    (keys, value_len): (u64, usize),
+) -> Result<TempDir, KvError> {
+    let data = make()?;
+    if store == StoreKind::RocksDb {
+        let store = store.config(data.path().to_owned()).open()?;
+        load_dataset(&*store, keys, value_len, &mut |_| {})?;
+    }
+    Ok(data)
+}
+
+/// An empty one in another folder, with a prefix of its own.
 ///
 /// # Errors
 /// Where `parent` cannot be written.

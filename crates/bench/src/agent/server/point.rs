@@ -8,7 +8,6 @@ use crate::kv::{Calibrated, ServerProcess, StoreKind, calibrate, cpu_time, launc
 use heddle_core::Ns;
 use heddle_load::{LoadOptions, LoadRun, Op, Pace, Shape, Wire, measure, unloaded_service};
 use heddle_metrics::human;
-use heddle_store::load_dataset;
 use std::io;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,12 +63,8 @@ impl<'a> Bench<'a> {
         launcher: &'a Launcher,
         stop: &AtomicBool,
     ) -> io::Result<Bench<'a>> {
-        let data = workdir::make()?;
-        if options.store == StoreKind::RocksDb {
-            let store = options.store.config(data.path().to_owned()).open();
-            let store = store.map_err(io::Error::other)?;
-            load_dataset(&*store, options.keys, VALUE, &mut |_| {}).map_err(io::Error::other)?;
-        }
+        let data = workdir::make_with_dataset(options.store, (options.keys, VALUE));
+        let data = data.map_err(io::Error::other)?;
         let allowed = heddle_sys::thread::affinity()?;
         let calibrated = Calibrated { scan_len: 1, scan_service: Ns::ZERO, saturation: 1.0 };
         let mut bench = Bench { options, launcher, data, calibrated, allowed };
