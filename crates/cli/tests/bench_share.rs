@@ -102,6 +102,25 @@ fn a_server_and_a_batch_program_share_a_cpu() {
 }
 
 #[test]
+fn rocksdb_shares_a_cpu_where_this_program_has_it() {
+    if !has_two_cpus() || !can_run_programs() || !can_be_realtime() {
+        return;
+    }
+    let (rows, said) = rows("rocksdb", "alone,share,kernel,nice,cgroup,idle,fifo");
+    if !cfg!(feature = "rocksdb") {
+        assert!(rows.is_empty() && said.contains("--features rocksdb"), "{said}");
+        return;
+    }
+    for system in ["alone", "share", "kernel", "nice", "idle", "fifo"] {
+        has(&rows, system, "rocksdb", "p99");
+    }
+    for metric in ["p99_over_alone", "be_steps", "be_share", "of_left", "wait_longest"] {
+        has(&rows, "share", "rocksdb", metric);
+    }
+    has(&rows, "nice", "rocksdb", "p99_over_share");
+}
+
+#[test]
 fn a_program_that_sleeps_wakes_up_beside_a_batch_program() {
     if !has_two_cpus() || !can_run_programs() || !can_be_realtime() {
         return;

@@ -91,7 +91,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn of_mix(mix: &Mix, rates: &[(Op, f64)]) -> f64 {
+/// Returns the requests of `mix` per second, from those of each operation alone.
+pub(crate) fn of_mix(mix: &Mix, rates: &[(Op, f64)]) -> f64 {
     1.0 / rates.iter().map(|&(op, rate)| mix.share(op) / rate).sum::<f64>()
 }
 

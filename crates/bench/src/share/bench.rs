@@ -4,9 +4,10 @@ use super::batch;
 use super::critical::{CONNECTIONS, GET};
 use super::options::{BATCH_POLICY, CRITICAL_POLICY, ShareOptions};
 use super::part::Part;
-use super::{colocated, report, switch, targets, wake};
+use super::{colocated, report, rocksdb, switch, targets, wake};
 use crate::posix::rounds::MOST_OTHERS;
 use crate::suite::{Outcome, PartResult, Suite};
+use heddle_load::Op;
 use heddle_metrics::{Progress, Report, Results};
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -26,7 +27,7 @@ impl Suite for ShareOptions {
             let rounds = u64::from(self.rounds);
             match part {
                 Part::Switch => u64::from(self.switch_rounds) * systems,
-                Part::Service | Part::Memcached => {
+                Part::Service | Part::Memcached | Part::RocksDb => {
                     1 + rounds * systems * self.loads(part).len() as u64
                 }
                 Part::Wake => rounds * systems,
@@ -62,7 +63,7 @@ impl Suite for ShareOptions {
                 let targets = targets::switches(&rows);
                 (rows, targets)
             }
-            Part::Service | Part::Memcached => {
+            Part::Service | Part::Memcached | Part::RocksDb => {
                 let found = colocated::run(self, part, stop, progress)?;
                 let targets = targets::colocated(part, found.capacity, &found.rows);
                 (found.rows, targets)
@@ -125,6 +126,15 @@ impl ShareOptions {
             Part::Memcached => format!(
                 "memcached: Debian's with one thread, as service, {} each; {beside}.",
                 self.duration
+            ),
+            Part::RocksDb => format!(
+                "rocksdb: heddle kv serve on RocksDB over UDP, {:.1} % SCANs of {} or slightly more, latency of GETs, \
+                 as service, {} each; beside the same batch program; alone and in the share on Heddle's threads under \
+                 {CRITICAL_POLICY}, else on {} threads of the kernel.",
+                rocksdb::mix().share(Op::Scan) * 100.0,
+                rocksdb::SCAN,
+                self.duration,
+                rocksdb::THREADS,
             ),
             Part::Wake => format!(
                 "wake: a task that sleeps for 1 ms and computes for 20 us, {}; how late it runs, and how long its \

@@ -1,11 +1,12 @@
-//! The latency-critical server: the program of `heddle bench posix`, or Debian's memcached.
+//! The latency-critical server: the program of `heddle bench posix`, Debian's memcached, or `heddle kv serve`.
 
 use super::batch::Placement;
 use super::command;
 use super::options::ShareOptions;
+use super::rocksdb::{self, RocksDb};
 use super::setup::Share;
 use super::system::System;
-use crate::kv::{ServerProcess, StartError};
+use crate::kv::{ServerProcess, StartError, launch};
 use crate::posix::daemon::Daemon;
 use crate::posix::installed::MEMCACHED;
 use crate::posix::memcached::testbed as memcached;
@@ -19,6 +20,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
@@ -38,6 +40,8 @@ pub(super) enum Server {
     Plain { program: PathBuf, loops: u64 },
     /// Memcached, with one thread. It writes its port into a file in this folder.
     Memcached { program: PathBuf, folder: TempDir },
+    /// This program, on RocksDB.
+    RocksDb(Box<RocksDb>),
 }
 
 /// A running server.
@@ -49,7 +53,7 @@ pub(super) struct Running {
 
 #[derive(Debug)]
 enum Process {
-    Plain(ServerProcess),
+    Child(ServerProcess),
     Daemon(Daemon),
 }
 
@@ -57,7 +61,7 @@ impl Running {
     /// The process id.
     pub(super) fn pid(&self) -> u32 {
         match &self.process {
-            Process::Plain(server) => server.pid(),
+            Process::Child(server) => server.pid(),
             Process::Daemon(server) => server.pid(),
         }
     }
@@ -65,7 +69,7 @@ impl Running {
     /// Returns `error` with what the server said.
     pub(super) fn explain(&self, error: &io::Error) -> io::Error {
         match &self.process {
-            Process::Plain(server) => {
+            Process::Child(server) => {
                 io::Error::new(error.kind(), format!("{error}{}", server.said()))
             }
             Process::Daemon(server) => server.explain(error),
@@ -95,6 +99,25 @@ impl Server {
         Ok(Server::Memcached { program, folder })
     }
 
+    /// Makes the dataset on RocksDB.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) fn rocksdb(options: &ShareOptions) -> io::Result<Server> {
+        Ok(Server::RocksDb(Box::new(RocksDb::prepare(options)?)))
+    }
+
+    /// Finds out what its long requests are, on the server at `address` without other load.
+    ///
+    /// # Errors
+    /// Network errors; they cannot be as long as they should.
+    pub(super) fn calibrate(&mut self, address: SocketAddr) -> io::Result<()> {
+        match self {
+            Server::RocksDb(store) => store.calibrate(address),
+            Server::Plain { .. } | Server::Memcached { .. } => Ok(()),
+        }
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -110,13 +133,7 @@ impl Server {
             Server::Plain { program, loops } => {
                 let args = [loops.to_string(), "1".into()];
                 let command = command::critical(options, system, share, program, &args);
-                let start = || ServerProcess::start(system.name(), command, stop, testbed::ready);
-                let started = placement(options, system).start(start)?;
-                let (server, address) = started.map_err(|error| match error {
-                    StartError::Interrupted => io::ErrorKind::Interrupted.into(),
-                    other => io::Error::other(other),
-                })?;
-                Ok(Running { process: Process::Plain(server), address })
+                start_child(options, system, command, stop, testbed::ready)
             }
             Server::Memcached { program, folder } => {
                 let (port, log) = (folder.path().join("port"), folder.path().join("log"));
@@ -130,6 +147,13 @@ impl Server {
                 let (server, address) = Daemon::start(&command, &cpus, &log, stop, ready)?;
                 memcached::fill(address).map_err(|error| server.explain(&error))?;
                 Ok(Running { process: Process::Daemon(server), address })
+            }
+            Server::RocksDb(store) => {
+                let command = store.command(system, share);
+                let running = start_child(options, system, command, stop, launch::ready)?;
+                let warm = store.warm_up(running.address);
+                warm.map_err(|error| running.explain(&error))?;
+                Ok(running)
             }
         }
     }
@@ -148,6 +172,7 @@ impl Server {
                 let shape = Shape::new(memcached::KEYS, 1, memcached::VALUE);
                 Box::new(Streams::<Text>::connect(address, CONNECTIONS, shape)?)
             }
+            Server::RocksDb(store) => store.load(address).connect()?,
         })
     }
 
@@ -156,6 +181,7 @@ impl Server {
         match self {
             Server::Plain { .. } => KEYS,
             Server::Memcached { .. } => memcached::KEYS,
+            Server::RocksDb(_) => rocksdb::KEYS,
         }
     }
 
@@ -164,8 +190,26 @@ impl Server {
         match self {
             Server::Plain { .. } => Mix::only(Op::Get),
             Server::Memcached { .. } => memcached::MIX.parse().expect("a mix"),
+            Server::RocksDb(_) => rocksdb::mix(),
         }
     }
+}
+
+/// Starts a server that says in a line of its output that it is ready.
+fn start_child(
+    options: &ShareOptions,
+    system: System,
+    command: Command,
+    stop: &AtomicBool,
+    ready: fn(&str) -> Option<SocketAddr>,
+) -> io::Result<Running> {
+    let start = || ServerProcess::start(system.name(), command, stop, ready);
+    let (server, address) =
+        placement(options, system).start(start)?.map_err(|error| match error {
+            StartError::Interrupted => io::ErrorKind::Interrupted.into(),
+            other => io::Error::other(other),
+        })?;
+    Ok(Running { process: Process::Child(server), address })
 }
 
 fn memcached_args() -> Vec<String> {

@@ -32,6 +32,7 @@ mod launch;
 mod options;
 mod part;
 mod report;
+mod rocksdb;
 mod rounds;
 mod setup;
 mod switch;

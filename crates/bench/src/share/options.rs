@@ -5,7 +5,7 @@ use super::part::Part;
 use super::setup;
 use super::system::System;
 use crate::futures::work;
-use crate::kv::Cpus;
+use crate::kv::{Cpus, StoreKind};
 use crate::posix::installed::MEMCACHED;
 use crate::posix::programs::{Program, Programs};
 use crate::posix::{self, launch};
@@ -98,7 +98,7 @@ impl ShareOptions {
     pub(super) fn loads(&self, part: Part) -> &[f64] {
         match part {
             Part::Switch | Part::Wake => &[],
-            Part::Service | Part::Memcached => &self.loads,
+            Part::Service | Part::Memcached | Part::RocksDb => &self.loads,
         }
     }
 
@@ -112,16 +112,16 @@ impl ShareOptions {
         if self.cpus.shared {
             return Some("it takes two CPUs: one to share, and one for all others".into());
         }
-        match part {
-            Part::Switch => None,
-            Part::Service | Part::Wake => {
-                self.programs.path(Program::Batch).err().map(|error| error.to_string())
-            }
-            Part::Memcached => {
-                let batch = self.programs.path(Program::Batch);
-                MEMCACHED.find().err().or_else(|| batch.err().map(|error| error.to_string()))
-            }
-        }
+        let server = match part {
+            Part::Switch => return None,
+            Part::Service | Part::Wake => None,
+            Part::Memcached => MEMCACHED.find().err(),
+            Part::RocksDb => (StoreKind::best() != StoreKind::RocksDb).then(|| {
+                "this program was built without RocksDB: build it with --features rocksdb".into()
+            }),
+        };
+        let batch = || self.programs.path(Program::Batch).err().map(|error| error.to_string());
+        server.or_else(batch)
     }
 
     /// Returns the systems of a part that cannot run here, and why.
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn servers_are_measured_at_each_load() {
         let options = ShareOptions { loads: vec![0.2, 0.3], ..options(&System::ALL) };
-        for part in [Part::Service, Part::Memcached] {
+        for part in [Part::Service, Part::Memcached, Part::RocksDb] {
             assert_eq!(options.loads(part), [0.2, 0.3]);
         }
         assert!(options.loads(Part::Switch).is_empty());

@@ -9,6 +9,8 @@ crate::suite::parts! {
         Service = "service",
         /// The same with Debian's memcached.
         Memcached = "memcached",
+        /// The same with `heddle kv serve` on RocksDB.
+        RocksDb = "rocksdb",
         /// How late a latency-critical program wakes up beside a batch program.
         Wake = "wake",
     }

@@ -13,7 +13,7 @@ use heddle_metrics::{BarChart, LinePlot, Report, Results, Row, Table};
 pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
     let shown: &[&str] = match part {
         Part::Switch => &[SWITCH, OF_FUTEX, BROKEN, BROKEN_SHARE],
-        Part::Service | Part::Memcached => {
+        Part::Service | Part::Memcached | Part::RocksDb => {
             &["p50", "p99", "p99.9", OVER_ALONE, OVER_SHARE, BE_SHARE, OF_LEFT, BUSY, WAIT, LONGEST]
         }
         Part::Wake => &[
@@ -55,7 +55,7 @@ fn figures(results: &Results, mut report: Report) -> Report {
     if !switches.panels.is_empty() {
         report = report.bars(switches.caption(switch::PUBLISHED));
     }
-    for part in [Part::Service, Part::Memcached] {
+    for part in [Part::Service, Part::Memcached, Part::RocksDb] {
         report = over_load(part, results, report);
     }
     let here =
@@ -75,6 +75,7 @@ fn title(part: Part) -> &'static str {
         Part::Switch => "A switch between two applications, one way",
         Part::Service => "A server beside a batch program on one CPU",
         Part::Memcached => "Memcached beside a batch program on one CPU",
+        Part::RocksDb => "RocksDB beside a batch program on one CPU",
         Part::Wake => "Lateness of wake-ups beside a batch program",
     }
 }

@@ -24,7 +24,7 @@ pub enum System {
     Pipe,
     /// Two `SCHED_FIFO` processes that yield.
     SchedYield,
-    /// The latency-critical program under `heddle run`, without a batch program.
+    /// The latency-critical program on Heddle, without a batch program.
     Alone,
     /// Both as they are.
     Kernel,
@@ -66,6 +66,7 @@ impl System {
         match part {
             Part::Switch => switches || self == ShareOrdinary,
             Part::Service => !switches,
+            Part::RocksDb => !switches && self != ShareOrdinary,
             Part::Memcached => matches!(self, Alone | Share | Kernel | Nice | Idle),
             Part::Wake => matches!(self, Alone | Share | ShareOrdinary),
         }

@@ -8,6 +8,7 @@ use super::options::ShareOptions;
 use super::part::Part;
 use super::setup::{Share, Status, Waits};
 use super::system::System;
+use crate::kv::calibrate::of_mix;
 use crate::kv::{Bystanders, cpu_time};
 use crate::posix::programs::Program;
 use crate::posix::turns;
@@ -95,6 +96,7 @@ impl<'a> Testbed<'a> {
         let _affinity = SavedAffinity::save()?;
         let server = match part {
             Part::Memcached => Server::memcached()?,
+            Part::RocksDb => Server::rocksdb(options)?,
             _ => Server::plain(options, stop)?,
         };
         pin(&[options.cpus.load])?;
@@ -103,20 +105,30 @@ impl<'a> Testbed<'a> {
         let here = options.turns(part, 0).contains(&System::Alone);
         let system = if here { System::Alone } else { System::Kernel };
         let running = testbed.server.start(options, system, None, stop)?;
+        testbed.server.calibrate(running.address)?;
         testbed.capacity = testbed.most(&running, stop)?;
         Ok(testbed)
     }
 
-    /// GETs per second in a closed loop: the median of several bursts.
+    /// Requests per second that the server can answer, from each operation alone.
     fn most(&self, running: &Running, stop: &AtomicBool) -> io::Result<f64> {
+        let mix = self.server.mix();
+        let rate = |op| Ok((op, self.most_of(op, running, stop)?));
+        let rates = mix.ops().map(rate).collect::<io::Result<Vec<_>>>()?;
+        Ok(of_mix(&mix, &rates))
+    }
+
+    /// The median of several bursts of `op` in a closed loop.
+    fn most_of(&self, op: Op, running: &Running, stop: &AtomicBool) -> io::Result<f64> {
         let mut rates = Vec::with_capacity(BURSTS);
         for _ in 0..BURSTS {
             let mut transport = self.server.connect(running.address)?;
             let mut clock = RealClock::start(Pace::Busy);
             let closed = Closed {
-                op: Op::Get,
+                op,
                 keys: self.server.keys(),
-                depth: DEPTH,
+                // Long requests that share a CPU end at the same time, and a burst would have a bunch more or less.
+                depth: if op == Op::Scan { 1 } else { DEPTH },
                 warmup: BURST / 5,
                 duration: BURST,
             };
