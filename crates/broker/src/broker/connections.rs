@@ -24,11 +24,16 @@ const COSTLY: u64 = 20;
 impl Broker {
     pub(super) fn accept(&mut self, now: Ns) {
         for _ in 0..ACCEPTS_AT_ONCE {
+            // Those that are too many wait: a job may start programs faster.
+            if !self.accepts.has_any(now) {
+                return;
+            }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match accept_with(&self.listener.socket, flags) {
-                Ok(socket) if self.accepts.take(1, now) => self.add_client(socket, now),
-                // It waits no longer, and may come again.
-                Ok(_) => return,
+                Ok(socket) => {
+                    self.accepts.take(1, now);
+                    self.add_client(socket, now);
+                }
                 Err(
                     rustix::io::Errno::AGAIN
                     | rustix::io::Errno::INTR

@@ -120,3 +120,13 @@ fn floods_and_clients_that_do_not_read_stop_no_other() {
     other.send("ready");
     member.said("peer 1");
 }
+
+#[test]
+fn programs_that_come_faster_than_connections_are_accepted_wait() {
+    let share = Share::new();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..50).for_each(|_| assert!(share.report().apps.is_empty())));
+        }
+    });
+}
