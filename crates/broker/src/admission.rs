@@ -73,9 +73,6 @@ pub fn decide(request: &Request, room: &Room<'_>) -> Result<(usize, Kind), Strin
             return Err(format!("there is no class {class}; 0 is latency-critical, 1 best-effort"));
         }
     };
-    if room.members.contains(&Some(pid)) {
-        return Err(format!("process {pid} is a member already"));
-    }
     let members = room.members.iter().flatten().count();
     if members >= room.most {
         return Err(format!("the share has {members} applications, and has room for no more"));
@@ -209,7 +206,6 @@ mod tests {
             (refused(Request { version: 9, ..REQUEST }, room), "version 9"),
             (refused(Request { class: 2, ..REQUEST }, room), "no class 2"),
             (refused(Request { pid: 0, ..REQUEST }, room), "container"),
-            (refused(Request { pid: 8, ..REQUEST }, room), "process 8 is a member already"),
             (refused(Request { uid: 6, ..REQUEST }, room), "only user 5 and root"),
             (refused(REQUEST, Room { most: 1, ..room }), "no more"),
         ] {

@@ -88,7 +88,7 @@ impl Broker {
     }
 
     /// Removes what a process was before it executed the program that joins now: its connection has ended, which has
-    /// not been heard yet.
+    /// not been heard yet, or a child that it forked before holds it open.
     fn forget_former(&mut self, pid: u32, now: Ns) {
         let former = self.members.iter().flatten().find(|member| member.pid == pid);
         let Some(at) = former.map(|member| member.client) else { return };
@@ -96,9 +96,8 @@ impl Broker {
         let mut polled = [PollFd::new(&client.socket, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let ready = poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0);
-        if ready && polled[0].revents().contains(PollFlags::HUP) {
-            self.drop_client(at, None, now);
-        }
+        let has_ended = ready && polled[0].revents().contains(PollFlags::HUP);
+        self.drop_client(at, (!has_ended).then_some("its process has joined anew"), now);
     }
 
     /// Lets a member take part: it and the others learn of each other.

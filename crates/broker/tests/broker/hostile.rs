@@ -88,17 +88,24 @@ fn what_is_no_pipe_is_not_passed_on() {
 }
 
 #[test]
-fn a_process_is_one_member() {
+fn a_process_is_one_member_the_one_that_joined_last() {
     let share = Share::new();
-    let first = connected(&share);
-    wire::send(&first, &join(), &[]).unwrap();
-    assert!(matches!(wire::receive(&first), Ok(Some((Message::Admitted { app: 0, .. }, _)))));
-    refused(&share, &[join()], "is a member already");
-    // As if it had executed another program. Children of other tests may have copies of the descriptor.
-    shutdown(&first, Shutdown::Both).unwrap();
-    let second = connected(&share);
-    wire::send(&second, &join(), &[]).unwrap();
-    assert!(matches!(wire::receive(&second), Ok(Some((Message::Admitted { .. }, _)))));
+    let join = || {
+        let socket = connected(&share);
+        wire::send(&socket, &join(), &[]).unwrap();
+        let admitted = wire::receive(&socket);
+        assert!(matches!(admitted, Ok(Some((Message::Admitted { .. }, _)))), "{admitted:?}");
+        socket
+    };
+    // As if it had executed another program, while a child has a copy of the descriptor.
+    let first = join();
+    let second = join();
+    assert_eq!(last_word(&first), "its process has joined anew");
+    assert_eq!((share.report().apps.len(), share.count("removed")), (1, 1));
+    // As if there were no child. Children of other tests may have copies of the descriptor.
+    shutdown(&second, Shutdown::Both).unwrap();
+    let _third = join();
+    assert_eq!((share.report().apps.len(), share.count("removed")), (1, 1));
 }
 
 #[test]
