@@ -119,13 +119,6 @@ pub fn demote(pid: u32, to: Scheduling) -> Vec<Demoted> {
     demoted
 }
 
-/// Makes an ordinary thread of a process idle, if it is the process's; returns it.
-pub fn make_idle(pid: u32, tid: u32) -> Option<Demoted> {
-    let is_its = fs::metadata(format!("/proc/{pid}/task/{tid}")).is_ok();
-    let was = scheduling::of(tid).ok().filter(|was| is_its && was.class != Class::Idle)?;
-    scheduling::set(tid, Scheduling::IDLE).ok().map(|()| (tid, was))
-}
-
 /// Gives idle threads of a process their scheduling back; some may have it already.
 pub fn restore(pid: u32, demoted: &[Demoted]) {
     let there = threads(pid);
@@ -184,13 +177,5 @@ mod tests {
         assert_eq!(scheduling::of(child.pid()).unwrap(), Scheduling::fifo(1));
         revoke(child.pid());
         assert_eq!(scheduling::of(child.pid()).unwrap(), Scheduling::ORDINARY);
-    }
-
-    #[test]
-    fn only_a_thread_of_the_process_is_made_idle() {
-        let (one, other) = (child(), child());
-        assert_eq!(make_idle(one.pid(), other.pid()), None);
-        assert_eq!(make_idle(one.pid(), one.pid()), Some((one.pid(), Scheduling::ORDINARY)));
-        assert_eq!(scheduling::of(one.pid()).unwrap(), Scheduling::IDLE);
     }
 }

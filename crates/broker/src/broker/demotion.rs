@@ -52,7 +52,8 @@ impl Broker {
         ready.map(seen).collect()
     }
 
-    /// Takes the real-time priority from a member that keeps a CPU.
+    /// Takes the real-time priority from a member that keeps a CPU. Ordinary threads keep theirs: one must run to make
+    /// way, and other programs may be busy on its CPU.
     fn demote(&mut self, app: usize, cpu: usize, word: u32, waiter: &str, now: Ns) {
         let is_realtime = self.priority.is_some();
         let Some(member) = &mut self.members[app] else { return };
@@ -61,14 +62,8 @@ impl Broker {
         }
         member.overtime.push(Overtime { cpu, word, since: now });
         member.demotions += 1;
-        if !admission::has_ended(&member.process) {
-            let threads = match is_realtime {
-                true => realtime::demote(member.pid, Scheduling::IDLE),
-                false => realtime::make_idle(member.pid, member.memory.snapshot(cpu).tid)
-                    .into_iter()
-                    .collect(),
-            };
-            member.demoted.extend(threads);
+        if is_realtime && !admission::has_ended(&member.process) {
+            member.demoted.extend(realtime::demote(member.pid, Scheduling::IDLE));
         }
         let cpu = self.config.cpus[cpu];
         let why = format!("it keeps CPU {cpu}, for which {waiter} waits");

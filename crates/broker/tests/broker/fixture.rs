@@ -177,6 +177,7 @@ pub fn member() {
         other => panic!("{other:?}"),
     };
     let [broker, own] = <[OwnedFd; 2]>::try_from(fds).unwrap().map(File::from);
+    write_tid(&own);
     // The pipe's reading end stays open for as long as the process lives.
     let (_reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     let hearing = socket.try_clone().unwrap();
@@ -196,7 +197,6 @@ pub fn member() {
             "members" => say(&format!("members {}", members(&broker))),
             "fifo" => {
                 let result = scheduling::set(0, Scheduling::fifo(1));
-                write_tid(&own);
                 say(&format!("fifo {}", result.is_ok()));
             }
             "spin" => drop(thread::spawn(spin)),

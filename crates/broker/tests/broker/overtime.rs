@@ -50,6 +50,8 @@ fn one_that_lets_go_stays_a_member() {
     let share = Share::new();
     let (mut keeps, mut waits) = two(&share);
     complain(&share, &mut waits);
+    keeps.send("class");
+    assert_eq!(keeps.said("class "), "Other", "it must run to let go");
     keeps.send("idle");
     // Longer than one that goes on would stay.
     std::thread::sleep(std::time::Duration::from_millis(1500));
