@@ -1,5 +1,5 @@
-//! Real programs in a share of one CPU, through the built command: a server beside a compile job, and two servers on
-//! RocksDB.
+//! Real programs in a share of one CPU, through the built command: a server beside a compile job, two servers on RocksDB,
+//! and a broker that is killed.
 
 #[allow(dead_code, reason = "it serves the tests of `heddle run`, too")]
 #[path = "run/sandbox.rs"]
@@ -18,7 +18,7 @@ use heddle_broker::{Report, query};
 use heddle_core::Ns;
 use heddle_load::{LoadOptions, Op, Pace, Shape, Wire, measure};
 use heddle_test_support::c::build_library;
-use heddle_test_support::{PATIENCE, Running, TempDir, run, temp_dir, until};
+use heddle_test_support::{PATIENCE, Running, TempDir, run, temp_dir, until, workspace_root};
 use rustix::process::Signal;
 
 use sandbox::plain;
@@ -34,21 +34,35 @@ const KEYS: u32 = 5000;
 /// A share of the last usable CPU, with its broker.
 struct Share {
     folder: TempDir,
-    _broker: Running,
+    broker: Option<Running>,
 }
 
 impl Share {
     fn start(realtime: &str) -> Share {
         let folder = temp_dir();
         let cpu = *heddle_sys::thread::affinity().unwrap().last().unwrap();
-        let [file, socket] = ["cores.toml", "share.sock"].map(|name| folder.path().join(name));
-        let socket_line = format!("socket = \"{}\"", socket.display());
-        fs::write(&file, format!("cpus = \"{cpu}\"\nrealtime = \"{realtime}\"\n{socket_line}\n"))
-            .unwrap();
+        let mut share = Share { folder, broker: None };
+        let socket = share.path("share.sock");
+        let socket = socket.display();
+        let text = format!("cpus = \"{cpu}\"\nrealtime = \"{realtime}\"\nsocket = \"{socket}\"\n");
+        fs::write(share.path("cores.toml"), text).unwrap();
+        share.serve();
+        share
+    }
+
+    /// Starts the broker.
+    fn serve(&mut self) {
         let mut serve = Command::new(HEDDLE);
-        let broker = Running::start_quietly(serve.args(["share", "serve"]).arg(&file));
-        until("the broker answers", || query(&socket).is_ok());
-        Share { folder, _broker: broker }
+        serve.args(["share", "serve"]).arg(self.path("cores.toml"));
+        self.broker = Some(Running::start_quietly(&mut serve));
+        until("the broker answers", || query(&self.path("share.sock")).is_ok());
+    }
+
+    /// Kills the broker.
+    fn kill_broker(&mut self) {
+        let mut broker = self.broker.take().expect("a broker");
+        broker.signal(Signal::KILL);
+        broker.wait();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -74,6 +88,18 @@ impl Share {
         BufReader::new(output).read_line(&mut line).unwrap();
         let address = line.strip_prefix("ready tcp=").and_then(|rest| rest.split(' ').next());
         Server { running, address: address.unwrap_or_else(|| panic!("{line}")).parse().unwrap() }
+    }
+
+    /// Starts a batch program as a member: two threads that compute, and count it in the file.
+    fn batch(&self) -> (Running, PathBuf) {
+        let [program, counter] = ["batch", "batch.count"].map(|name| self.path(name));
+        let source = workspace_root().join("crates/posix/tests/c/share.c");
+        run(Command::new("cc").args(["-O2", "-pthread", "-o"]).args([&program, &source]));
+        fs::write(&counter, [0; 24]).unwrap();
+        let file = self.path("cores.toml");
+        let mut batch = plain(&["--share", file.to_str().unwrap(), "--class", "be", "--"]);
+        batch.arg(&program).arg(&counter).args(["batch", "2"]);
+        (Running::start_quietly(&mut batch), counter)
     }
 
     /// Checks that no member was removed, and that with real time no hand-over broke the Single Binding Rule.
@@ -180,6 +206,29 @@ fn a_server_serves_beside_a_compile_job_in_real_time() {
 #[test]
 fn a_server_serves_beside_a_compile_job_as_ordinary_threads() {
     a_server_serves_beside_a_compile_job(REALTIME[1]);
+}
+
+#[test]
+fn the_kill_of_a_broker_stops_no_program() {
+    build_library("heddle-posix", "libheddle_pthread.so");
+    let mut share = Share::start(REALTIME[0]);
+    let server = share.server("server", "lc", &[]);
+    let (_batch, counter) = share.batch();
+    let done = || u64::from_ne_bytes(fs::read(&counter).unwrap()[..8].try_into().unwrap());
+    let goes_on = || {
+        let before = done();
+        until("the batch program computes", || done() > before + 10);
+    };
+    goes_on();
+    share.kill_broker();
+    server.load();
+    goes_on();
+    share.serve();
+    until("both are members of the next", || share.report().apps.len() == 2);
+    server.load();
+    goes_on();
+    share.check();
+    server.ends();
 }
 
 #[cfg(feature = "rocksdb")]
