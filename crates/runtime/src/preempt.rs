@@ -31,7 +31,7 @@
 //!    ([`Remote::is_overdue`]).
 //! 5. Another program that wants the worker's CPU ([`crate::share`]) knows no queue, and its signal may come at any
 //!    time: one that cannot be answered at once leaves a flag (`unanswered`), at which each context looks after it has
-//!    completed the switch to it.
+//!    completed the switch to it. Not so the alarm's: if setting it took longer than a quantum, no task would ever run.
 //! 6. A worker without a thread (its number is zero) cannot be asked. It has not taken anything from the queue yet.
 //!
 //! # The C library's locks are never held across a switch
@@ -342,13 +342,26 @@ fn keeps_thread(task: &Task, worker: &Worker) -> bool {
     !worker.is_attached() && task.keeps_thread.load(Ordering::Relaxed)
 }
 
+/// Notes a signal that another program has caused, by a pipe, and that is not answered yet.
+///
+/// # Safety
+/// `info` is what the kernel has passed to the handler.
+unsafe fn note_program(worker: &Worker, info: *const libc::siginfo_t) {
+    // Timers and threads have negative codes.
+    // SAFETY: by the caller's promise.
+    if unsafe { (*info).si_code } > 0 {
+        worker.unanswered.store(true, Ordering::Relaxed);
+    }
+}
+
 extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     if is_programs(signal, info, context) == Some(true) {
         return;
     }
     let Some(task) = Task::current() else {
         if let Some(worker) = Worker::here() {
-            worker.unanswered.store(true, Ordering::Relaxed);
+            // SAFETY: the kernel passes valid information.
+            unsafe { note_program(worker, info) };
         }
         return;
     };
@@ -360,7 +373,7 @@ extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut 
         let at = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
         if PreemptCount::depth() != 0 {
             // The pending bit is lost if the task is about to leave.
-            worker.unanswered.store(true, Ordering::Relaxed);
+            note_program(worker, info);
             return PreemptCount::set_pending();
         }
         worker.stats.meter.on_interrupt(&task.cpu_time);

@@ -68,6 +68,17 @@ fn the_shortest_quantum_lets_tasks_come_to_their_end() {
     common::alone(test, body, common::assert_success);
 }
 
+/// Its end comes before the next one has begun to run, which must run all the same.
+#[test]
+fn tasks_that_take_turns_get_on_with_the_shortest_quantum() {
+    for policy in ["round-robin:quantum=10us", "shinjuku-shenango:quantum=10us"] {
+        let rt = runtime(policy);
+        let tasks: Vec<_> =
+            (0..3).map(|_| rt.spawn(|| (0..2_000).for_each(|_| yield_now()))).collect();
+        tasks.into_iter().for_each(|task| task.join().unwrap());
+    }
+}
+
 #[test]
 fn without_a_mechanism_no_task_is_preempted() {
     let rt = RuntimeBuilder::new()
