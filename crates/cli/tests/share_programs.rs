@@ -1,5 +1,5 @@
-//! Real programs in a share of one CPU, through the built command: a server beside a compile job, two servers on RocksDB,
-//! and a broker that is killed.
+//! Real programs in a share of one CPU, through the built command: a server beside a compile job, two servers on
+//! RocksDB, and a broker that is killed.
 
 #[allow(dead_code, reason = "it serves the tests of `heddle run`, too")]
 #[path = "run/sandbox.rs"]

@@ -43,6 +43,11 @@ fn change(words: &ThreadWords<'_>, tid: u32, change: Change) -> io::Result<()> {
     }
 }
 
+/// Makes a change again if the kernel refuses it: memory may be short for a moment.
+fn retried(change: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    (1..TRIES).find_map(|_| change().ok()).map_or_else(change, Ok)
+}
+
 /// Whether `tid` is no longer a number of the thread's process.
 fn has_lost(words: &ThreadWords<'_>, tid: u32) -> bool {
     tid != words.tgid() && !thread::is_in(tid, words.tgid())
@@ -77,6 +82,9 @@ fn before(words: &ThreadWords<'_>) -> Scheduling {
     let (number, priority) = words.old();
     Scheduling::from_number(number, priority).unwrap_or(Scheduling::ORDINARY)
 }
+
+/// How often to try to give a thread back what it had.
+pub(super) const TRIES: usize = 3;
 
 const ESRCH: i32 = 3;
 const EAGAIN: i32 = 11;
@@ -152,7 +160,8 @@ pub(super) fn park_new(words: &ThreadWords<'_>, tid: u32, mask: &Mask) -> io::Re
 /// The kernel's error; `EAGAIN` if the thread has another number by now, which its words do not have yet.
 pub(super) fn restore(words: &ThreadWords<'_>, tid: u32) -> io::Result<()> {
     changing(words, || {
-        let cpus = match change(words, tid, Change::Cpus(words.wanted())) {
+        // Now: once it has its policy, it may seem to have left by itself, and is no longer managed.
+        let cpus = match retried(|| change(words, tid, Change::Cpus(words.wanted()))) {
             // Its cgroup no longer allows any of them: use all that it allows.
             Err(error) if error.raw_os_error() == Some(EINVAL) => {
                 change(words, tid, Change::Cpus([u64::MAX; 16]))
@@ -180,5 +189,5 @@ pub(super) fn restore(words: &ThreadWords<'_>, tid: u32) -> io::Result<()> {
 pub(super) fn unconfine(words: &ThreadWords<'_>, tid: u32) {
     let who = Some(words.identity());
     // If the kernel refuses, the thread stays where it is: it is its program's now.
-    let _ = Change::Cpus(words.wanted()).make(tid, || Identity::of(tid) == who);
+    let _ = retried(|| Change::Cpus(words.wanted()).make(tid, || Identity::of(tid) == who));
 }

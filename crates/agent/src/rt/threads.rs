@@ -19,9 +19,6 @@ use std::time::Duration;
 /// How often to compare the word of a joining thread with the kernel's state until both agree.
 const CHECKS: usize = 100;
 
-/// How often to try to give a thread back: memory may be short for a moment.
-const TRIES: usize = 3;
-
 /// How often, and at what interval, to search for copies of threads that were restored while they were being
 /// copied.
 const PAUSES: usize = 25;
@@ -207,7 +204,7 @@ impl Rt {
     fn restore(&self, slot: usize, mut tid: u32) -> Result<u32, RtError> {
         let thread = self.memory.thread(slot);
         let mut restored = enforce::restore(&thread, tid);
-        for _ in 1..TRIES {
+        for _ in 1..enforce::TRIES {
             if restored.is_err() {
                 tid = self.follow(slot, tid);
                 restored = enforce::restore(&thread, tid);
