@@ -228,7 +228,7 @@ fn ahead(cpu: &impl Cpu, absent: &Absent) -> Option<Ahead> {
             return Some((app, words[app]));
         }
     }
-    // The order is read after the words: who saw a later one and then moved is not waited for by an earlier one.
+    // Times are read after the words: a member whose time is of a later word has moved, and is not waited for.
     let own = key(cpu, cpu.me());
     others(cpu)
         .filter(|&app| State::of(words[app]) == State::Wanting && absent[app] != words[app])

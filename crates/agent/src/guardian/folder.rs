@@ -232,6 +232,7 @@ impl Folder {
 pub(super) mod tests {
     use super::super::record::{Agents, Kind, Stage};
     use super::*;
+    use heddle_test_support::until;
 
     pub fn record(name: &str) -> Record {
         Record {
@@ -261,12 +262,6 @@ pub(super) mod tests {
         }
     }
 
-    fn wait_until(done: impl Fn() -> bool) {
-        while !done() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-    }
-
     #[test]
     fn a_folder_is_one_guardians_until_it_ends() {
         let place = tempfile::tempdir().unwrap();
@@ -281,8 +276,8 @@ pub(super) mod tests {
         assert_eq!((listed.len(), &listed[0].record, listed[0].dead), (1, &record("one"), false));
         drop(lock);
         // A process that another test starts at this moment has the lock's file until it runs its program.
-        wait_until(|| enclaves.list()[0].dead);
-        wait_until(|| folder.take().is_ok());
+        until("the lock is free", || enclaves.list()[0].dead);
+        until("it can be taken", || folder.take().is_ok());
         folder.remove();
         assert!(enclaves.list().is_empty());
     }
