@@ -18,6 +18,7 @@ const FOUNDATIONS: &[&str] = &[
     "heddle-bpf",
     "heddle-steer-abi",
     "heddle-share",
+    "heddle-telemetry",
 ];
 /// The four layers.
 const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];
@@ -32,6 +33,8 @@ const LIBRARIES: &[&str] = &[
     "heddle-probes",
     "heddle-bench",
     "heddle-sim",
+    "heddle-observe",
+    "heddle-advise",
 ];
 
 /// Each package and the groups of packages that it may depend on.
@@ -44,6 +47,12 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-bpf", &[&["heddle-sys"]]),
     ("heddle-steer-abi", &[]),
     ("heddle-share", &[&["heddle-core", "heddle-sys"]]),
+    ("heddle-telemetry", &[&["heddle-core", "heddle-sys"]]),
+    ("heddle-observe", &[&["heddle-bpf", "heddle-core", "heddle-sys", "heddle-telemetry"]]),
+    (
+        "heddle-advise",
+        &[&["heddle-observe", "heddle-sim", "heddle-steer", "heddle-core", "heddle-policies"]],
+    ),
     ("heddle-broker", &[&["heddle-core", "heddle-policies", "heddle-share", "heddle-sys"]]),
     ("heddle-metrics", &[&["heddle-core"]]),
     ("heddle-netns", &[]),

@@ -10,6 +10,7 @@ use core::str::FromStr;
 /// Written and read as `250ns`, `100us`, `1.5ms`, `2s`. Arithmetic saturates: a schedule that lasts
 /// more than 584 years is not wrong, only long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Ns(pub u64);
 
 impl Ns {
