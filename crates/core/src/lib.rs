@@ -44,6 +44,6 @@ pub use policy::{
 };
 pub use steer::{Arrival, Choice, Executors, SteeringPolicy};
 pub use step::{Step, StepKind};
-pub use task::{Class, TaskAttrs, TaskId, TaskSlot, Var};
+pub use task::{Class, TaskAttrs, TaskId, TaskSlot, Var, nice_weight};
 pub use time::{Ns, ParseNsError};
 pub use tree::{TaskTree, TreeNode, TreeTask};

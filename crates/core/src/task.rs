@@ -105,6 +105,27 @@ pub struct TaskAttrs {
     pub deadline: Option<crate::Ns>,
     /// How long the task is expected to run, if known.
     pub expected: Option<crate::Ns>,
+    /// Its share, for policies that share by weight, relative to 1024 (nice 0 in Linux; see [`nice_weight`]); without
+    /// one, its class decides.
+    pub weight: Option<u32>,
+}
+
+/// Returns the weight of a nice value, -20 to 19, as the kernel's fair scheduler has it (`sched_prio_to_weight`): 1024
+/// for 0, and each step is about 1.25 times the next. Values outside count as the nearest.
+pub const fn nice_weight(nice: i32) -> u32 {
+    const WEIGHTS: [u32; 40] = [
+        88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100,
+        4904, 3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172,
+        137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+    ];
+    let at = if nice < -20 {
+        0
+    } else if nice > 19 {
+        39
+    } else {
+        nice + 20
+    };
+    WEIGHTS[at as usize]
 }
 
 /// The index that means "no task" in a link.
@@ -126,6 +147,7 @@ pub struct TaskSlot<T> {
     class: Var<Class>,
     deadline: Var<crate::Ns>,
     expected: Var<crate::Ns>,
+    weight: Var,
     /// The policy's own per-task state.
     pub policy: T,
     /// A word for the hook that owns the table (the runtime stores the task's address there).
@@ -143,6 +165,7 @@ impl<T: Default> Default for TaskSlot<T> {
             class: Var::default(),
             deadline: Var::default(),
             expected: Var::default(),
+            weight: Var::default(),
             policy: T::default(),
             host: Var::default(),
         }
@@ -156,18 +179,56 @@ impl<T> TaskSlot<T> {
             class: self.class.get(),
             deadline: Some(self.deadline.get()).filter(|d| d.0 != 0),
             expected: Some(self.expected.get()).filter(|d| d.0 != 0),
+            weight: self.weight(),
         }
     }
 
-    /// Sets the attributes; the hook calls this before `task_init`. A deadline or expected time of zero means none.
+    /// Returns the weight given at creation.
+    #[inline]
+    pub fn weight(&self) -> Option<u32> {
+        // It was stored from 32 bits.
+        Some(self.weight.get() as u32).filter(|&weight| weight != 0)
+    }
+
+    /// Returns the kind of work given at creation.
+    #[inline]
+    pub fn class(&self) -> Class {
+        self.class.get()
+    }
+
+    /// Sets the attributes; the hook calls this before `task_init`. A deadline, expected time or weight of zero means
+    /// none.
     pub fn set_attrs(&self, attrs: TaskAttrs) {
         self.class.set(attrs.class);
         self.deadline.set(attrs.deadline.unwrap_or_default());
         self.expected.set(attrs.expected.unwrap_or_default());
+        self.weight.set(u64::from(attrs.weight.unwrap_or_default()));
     }
 
     /// Returns whether the task is in a [`crate::TaskList`] or a [`crate::TaskTree`].
     pub fn is_queued(&self) -> bool {
         self.links.queued.load(Relaxed) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nice_values_have_the_kernels_weights() {
+        assert_eq!([-20, -1, 0, 1, 19].map(nice_weight), [88761, 1277, 1024, 820, 15]);
+        assert_eq!((nice_weight(-99), nice_weight(99)), (88761, 15));
+    }
+
+    #[test]
+    fn attributes_are_read_as_set_and_zero_means_none() {
+        let slot = TaskSlot::<()>::default();
+        assert_eq!(slot.attrs(), TaskAttrs::default());
+        let attrs = TaskAttrs { class: Class::BE, weight: Some(15), ..TaskAttrs::default() };
+        slot.set_attrs(attrs);
+        assert_eq!((slot.attrs(), slot.class(), slot.weight()), (attrs, Class::BE, Some(15)));
+        slot.set_attrs(TaskAttrs { weight: Some(0), ..attrs });
+        assert_eq!(slot.weight(), None);
     }
 }

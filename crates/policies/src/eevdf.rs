@@ -3,7 +3,8 @@
 //! - **Optimises** fairness with bounded delay: a task's service differs from its share by at most a
 //!   slice, and the wait of a waking task depends on its own slice, not on what others have had.
 //! - **Parameters**: `slice` (default 12.5us), how long a task asks to run at a time; `weight` (default
-//!   15, at most 1024), that of classes other than LC, which has 1024.
+//!   15, at most 1024), that of classes other than LC, which has 1024, for tasks without a weight of
+//!   their own; `tick` (default none), the period of the kernel's timer: see below.
 //! - **Complexity**: O(log n) expected to enqueue and dequeue with n tasks in the queue; placing and
 //!   stealing read a hint per CPU.
 //! - **Source**: Stoica and Abdel-Wahab, "Earliest Eligible Virtual Deadline First", TR-95-22, Old
@@ -19,6 +20,12 @@
 //! V is kept as `base` plus a sum of weighted distances from it, so that adding or removing a task
 //! takes constant time. Sums are exact while the distances of a queue's tasks add up to less than 100
 //! days of running.
+//!
+//! # Ticks
+//! With `tick` the policy is the kernel's fair class (Linux 6.17): the end of a request is noticed only at
+//! multiples of `tick`, or when another task wakes; a wakeup preempts a running task that is owed time
+//! only at the end of its request (RUN_TO_PARITY); and a task that sleeps in debt pays it off meanwhile
+//! (DELAY_DEQUEUE).
 
 use crate::fair::{self, Entity, UNIT, Weights};
 use crate::per_cpu;
@@ -29,8 +36,13 @@ use heddle_core::{Resched, TaskId, TaskTree, TreeNode, TreeTask, Var};
 #[derive(Clone, Debug)]
 pub struct Eevdf {
     slice: Ns,
+    tick: Option<Ns>,
     weights: Weights,
 }
+
+/// With ticks, a task runs for at least this part of a slice, even if the rest of its request is shorter: a hook must
+/// know its shortest quantum.
+const LEAST_OF_SLICE: u64 = 10;
 
 /// Per-task state.
 #[derive(Debug, Default)]
@@ -146,10 +158,33 @@ impl Eevdf {
         let entity = &cx.task(task).policy.entity;
         let weight = self.weights.of(cx, task);
         let load = queue.load + queue.running.map_or(0, |running| self.weights.of(cx, running));
+        let time = self.time(cx, queue);
+        if self.tick.is_some() && load > 0 && entity.is_indebted_to(cx.cpu) {
+            // It stayed in the queue, so to speak, until the others had caught up.
+            return entity.put(cx.cpu, fair::later(entity.vtime.get(), time));
+        }
         let lead = entity.lead.get() as i64;
         let lead = if load == 0 { 0 } else { lead + lead * weight as i64 / load as i64 };
-        let time = self.time(cx, queue);
         entity.put(cx.cpu, time.wrapping_add_signed(lead));
+    }
+
+    /// Returns whether `running` yields to `task`, which has just woken, under the kernel's rules: at the end of its
+    /// request, and before only if it has had more than its share and `task` is the one to run next.
+    fn yields_to(
+        &self,
+        cx: &Cx<'_, Request>,
+        queue: &mut Queue,
+        running: TaskId,
+        task: TaskId,
+    ) -> bool {
+        let (old, time) = (&cx.task(running).policy, self.time(cx, queue));
+        let next = || queue.tree.least_until(cx.tasks, time) == Some(task);
+        old.left() <= 0 || (fair::ahead(old.entity.vtime.get(), time) > 0 && next())
+    }
+
+    /// Returns the shortest turn.
+    fn shortest(&self) -> Ns {
+        if self.tick.is_some() { (self.slice / LEAST_OF_SLICE).max(Ns(1)) } else { self.slice }
     }
 
     /// Takes the eligible task with the earliest deadline out of `queue` to run it.
@@ -176,7 +211,8 @@ impl Policy for Eevdf {
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         let slice = params.ns("slice", Ns(12_500))?;
-        Ok(Eevdf { slice, weights: Weights::read(params)? })
+        let weights = Weights::read(params)?;
+        Ok(Eevdf { slice, tick: params.ns_or_none("tick", None)?, weights })
     }
 
     fn queue(&self) -> Queue {
@@ -189,7 +225,7 @@ impl Policy for Eevdf {
     }
 
     fn quantum(&self) -> Option<Ns> {
-        Some(self.slice)
+        Some(self.shortest())
     }
 
     fn fair_terms(&self) -> Option<FairTerms> {
@@ -234,15 +270,19 @@ impl Policy for Eevdf {
         queue.running
     }
 
-    /// Keeps the task's lag across its sleep, limited to two slices.
+    /// Keeps the task's lag across its sleep, limited to two slices, or a tick if that is longer.
     fn block(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) {
         self.charge(cx, queue, task);
         queue.running = Some(task);
-        let (time, limit) = (self.time(cx, queue), 2 * self.virtual_slice(cx, task) as i64);
+        let tick = fair::virtual_time_of(self.tick.unwrap_or_default(), self.weights.of(cx, task));
+        let limit = (2 * self.virtual_slice(cx, task)).max(tick) as i64;
+        let time = self.time(cx, queue);
         queue.running = None;
         let entity = &cx.task(task).policy.entity;
         entity.leave(time, None);
-        entity.lead.set((entity.lead.get() as i64).clamp(-limit, limit) as u64);
+        let lead = (entity.lead.get() as i64).clamp(-limit, limit);
+        entity.lead.set(lead as u64);
+        entity.vtime.set(time.wrapping_add_signed(lead));
     }
 
     /// The nearest idle CPU, else home, where the task's data is.
@@ -251,10 +291,13 @@ impl Policy for Eevdf {
         cx.nearest_idle(home).unwrap_or(home)
     }
 
-    /// Preempts if the newcomer is eligible and its deadline is earlier.
+    /// Preempts if the newcomer is eligible and its deadline is earlier; with ticks, see `yields_to`.
     fn preempt(&self, cx: &Cx<'_, Request>, queue: &mut Queue, task: TaskId) -> Option<CpuId> {
         let running = queue.running?;
         self.charge(cx, queue, running);
+        if self.tick.is_some() {
+            return self.yields_to(cx, queue, running, task).then_some(cx.cpu);
+        }
         let (old, new) = (&cx.task(running).policy, &cx.task(task).policy);
         let eligible = fair::ahead(new.entity.vtime.get(), self.time(cx, queue)) <= 0;
         let earlier = fair::ahead(old.deadline.get(), new.deadline.get()) > 0;
@@ -268,7 +311,11 @@ impl Policy for Eevdf {
         queue.running = Some(task);
         let left = cx.task(task).policy.left().max(0) as u64;
         let left = Ns((left * self.weights.of(cx, task)).div_ceil(UNIT));
-        per_cpu::after(self.slice.max(ran + left), ran)
+        let end = self.shortest().max(ran + left);
+        match self.tick {
+            None => per_cpu::after(end, ran),
+            Some(tick) => per_cpu::at_tick(end, ran, cx.now(), tick),
+        }
     }
 
     fn balance(&self, cx: &Cx<'_, Request>, attempt: usize) -> Balance {

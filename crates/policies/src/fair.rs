@@ -11,7 +11,7 @@ use heddle_core::{
 /// The weight at which virtual time passes as fast as real time: that of class LC (nice 0 in Linux).
 pub const UNIT: u64 = 1024;
 
-/// The weight of each class.
+/// The weights of tasks that were given none, by class.
 #[derive(Clone, Copy, Debug)]
 pub struct Weights {
     others: u64,
@@ -39,7 +39,12 @@ impl Weights {
     /// Returns the weight of `task`.
     #[inline]
     pub fn of<T>(&self, cx: &Cx<'_, T>, task: TaskId) -> u64 {
-        if cx.task(task).attrs().class == Class::LC { UNIT } else { self.others }
+        let slot = cx.task(task);
+        match slot.weight() {
+            Some(weight) => u64::from(weight),
+            None if slot.class() == Class::LC => UNIT,
+            None => self.others,
+        }
     }
 }
 
@@ -117,6 +122,11 @@ impl Entity {
         let before = self.vtime.get();
         self.put(cpu, time.wrapping_add(self.lead.get()));
         self.vtime.get().wrapping_sub(before)
+    }
+
+    /// Returns whether it left the queue of `cpu`, the one that held it last, ahead of the others.
+    pub fn is_indebted_to(&self, cpu: CpuId) -> bool {
+        self.home.get() == u64::from(cpu.0) + 1 && self.lead.get() as i64 > 0
     }
 
     /// Joins the queue of `cpu` at `vtime`.

@@ -28,6 +28,15 @@ pub fn after(quantum: Ns, ran: Ns) -> Resched {
     }
 }
 
+/// The same if the hook's clock ticks: the quantum ends at the first multiple of `tick` at which it is over.
+pub fn at_tick(quantum: Ns, ran: Ns, now: Ns, tick: Ns) -> Resched {
+    let due = Ns((now + (quantum - ran)).0.checked_next_multiple_of(tick.0).unwrap_or(u64::MAX));
+    match due > now {
+        true => Resched::After(due - now),
+        false => Resched::Now,
+    }
+}
+
 /// The same for an optional quantum: without one, tasks run for as long as they like.
 #[inline]
 pub fn after_or_never(quantum: Option<Ns>, ran: Ns) -> Resched {

@@ -219,6 +219,7 @@ policies! {
     crate::Eevdf: "shares by weight, earliest deadline first (Linux from 6.6)", {
         "slice" = "12.5us" ("25us"): "how long a task asks to run at a time";
         "weight" = "15" ("512"): "of classes other than LC, which has 1024";
+        "tick" = "none" ("4ms"): "as in the kernel: slices end at multiples of this, or none";
     }
     crate::Sjf: "the shortest expected first, each to completion", {}
     crate::Srpt: "the shortest remaining first, preempting the longest", {}

@@ -514,6 +514,7 @@ fn a_task_changes_its_attributes() {
         class: [Class::LC, Class::BE][number as usize % 2],
         deadline: Some(Ns(1_000_000 + number)),
         expected: Some(Ns(1 + number)),
+        weight: Some(1 + number as u32),
     };
     set_attrs(of(1));
     assert_eq!(attrs(), TaskAttrs::default(), "not a task");

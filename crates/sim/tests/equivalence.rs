@@ -48,7 +48,8 @@ fn workload(seed: u64, cpus: u16, grain: u64) -> Vec<Job> {
         // 85 us of work on average, every 100 us per CPU; occasionally a burst.
         let gap = if below(8) == 0 { below(2_000) } else { below(228_000) / u64::from(cpus) };
         at += (gap + 1).next_multiple_of(grain);
-        let attrs = TaskAttrs { class: Class(class), expected: Some(service), deadline: None };
+        let attrs =
+            TaskAttrs { class: Class(class), expected: Some(service), ..TaskAttrs::default() };
         Job { at: Ns(at), attrs, steps: vec![Does::Run(service)] }
     };
     (0..REQUESTS).map(&mut request).collect()

@@ -87,5 +87,7 @@ fn attrs() -> impl Strategy<Value = TaskAttrs> {
         class: Class(class),
         deadline,
         expected,
+        // One more draw would change the sequences that the kit's own tests rely on.
+        weight: None,
     })
 }

@@ -268,7 +268,7 @@ impl<P: Policy> Engine<'_, P> {
         };
         let number = self.arriving.count_one(self.in_system());
         let slower = self.preemption.slowdown_permille;
-        let attrs = TaskAttrs { class, expected: Some(service), deadline: None };
+        let attrs = TaskAttrs { class, expected: Some(service), ..TaskAttrs::default() };
         let job = Job {
             kind,
             number,
