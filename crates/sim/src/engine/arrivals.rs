@@ -6,10 +6,13 @@ use crate::Random;
 use crate::error::SimError;
 use crate::outcome::Unstable;
 use crate::scenario::{Scenario, Steer};
-use crate::workload::{Arrivals, Gaps, Mix, TraceReader, TraceRequest};
+use crate::workload::{
+    Arrivals, FileError, FileProblem, Gaps, Mix, TraceReader, TraceRequest, TraceSummary,
+};
 use heddle_core::{Class, CpuId, Enqueue, Ns, Policy, TaskAttrs, TaskId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::path::Path;
 
 /// The random streams of a run, one per purpose.
 const GAPS: u64 = 1;
@@ -61,6 +64,7 @@ impl Plan {
         let share = |requests: u64| (requests as f64 * scenario.warmup).round() as u64;
         if let Arrivals::Trace(file) = &scenario.arrivals {
             let trace = TraceReader::check(file)?;
+            refuse(file, &trace)?;
             let requests = trace.requests.min(scenario.requests);
             let warmup = share(requests).min(requests - 1);
             return Ok(Plan { names: trace.names, warmup, requests: requests - warmup });
@@ -73,6 +77,25 @@ impl Plan {
     fn end(&self) -> u64 {
         self.warmup + self.requests
     }
+}
+
+/// Refuses what a trace says and a run whose executors are CPUs does not model.
+fn refuse(file: &Path, trace: &TraceSummary) -> Result<(), FileError> {
+    let (column, why) = match () {
+        () if trace.waits => (
+            "wait",
+            "a CPU does not hold a request that sleeps; replay the trace as a service, whose workers do \
+             (heddle_sim::service), or remove the column",
+        ),
+        () if trace.executors => (
+            "executor",
+            "the policy decides where a request runs, not the recording; replay the trace as a service \
+             (heddle_sim::service), or remove the column",
+        ),
+        () => return Ok(()),
+    };
+    let (file, problem) = (file.to_path_buf(), FileProblem::NotModelled { column, why });
+    Err(FileError { file, line: None, problem })
 }
 
 impl Arriving {
@@ -134,7 +157,7 @@ impl Arriving {
     pub(super) fn home(
         &mut self,
         steer: Steer,
-        part: usize,
+        (part, connection): (usize, Option<u32>),
         fewest: impl Fn(CpuId) -> usize,
         cpus: usize,
     ) -> CpuId {
@@ -147,7 +170,8 @@ impl Arriving {
             }
             Steer::Random => any(random),
             Steer::Hash { flows } => {
-                let flow = random.below(flows.into());
+                let drawn = random.below(flows.into());
+                let flow = connection.map_or(drawn, u64::from);
                 CpuId(Random::new(flow, STEERING).below(n) as u16)
             }
             Steer::Fewest { choices } => {
@@ -255,6 +279,7 @@ impl<P: Policy> Engine<'_, P> {
     /// Returns the next request: its size, where it arrives, and its attributes for the policy; `None`
     /// if it is dropped.
     fn request(&mut self, kind: Kind, recorded: Option<TraceRequest>) -> Option<(TaskAttrs, Job)> {
+        let flow = recorded.and_then(|request| request.connection);
         let (part, service, class) = match recorded {
             Some(request) => (request.kind, request.service, request.class),
             None => {
@@ -264,7 +289,7 @@ impl<P: Policy> Engine<'_, P> {
         };
         let (kind, connection, home) = match self.senders.any(part) {
             Some((connection, cpu)) => (Kind::Connection, connection, cpu),
-            None => (kind, 0, self.steer(kind, part)?),
+            None => (kind, 0, self.steer(kind, part, flow)?),
         };
         let number = self.arriving.count_one(self.in_system());
         let slower = self.preemption.slowdown_permille;

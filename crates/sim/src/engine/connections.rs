@@ -107,7 +107,7 @@ impl<P: Policy> Engine<'_, P> {
         for connection in 0..self.senders.all.len() as u32 {
             let part = self.senders.all[connection as usize].part;
             // A connection cannot be dropped, and neither can a client.
-            let cpu = self.steer(Kind::Client, part).unwrap_or_default();
+            let cpu = self.steer(Kind::Client, part, None).unwrap_or_default();
             self.senders.all[connection as usize].cpu = cpu;
         }
     }

@@ -37,16 +37,21 @@ impl Executors for Queues<'_> {
 }
 
 impl<P: Policy> Engine<'_, P> {
-    /// Returns the CPU where a request of `part` arrives; `None` if it is dropped. A client of a closed
-    /// loop waits for its answer, so its request cannot be dropped.
-    pub(super) fn steer(&mut self, kind: Kind, part: usize) -> Option<CpuId> {
+    /// Returns the CPU where a request of `part` arrives, on `connection` if one was recorded; `None` if it is dropped.
+    /// A client of a closed loop waits for its answer, so its request cannot be dropped.
+    pub(super) fn steer(
+        &mut self,
+        kind: Kind,
+        part: usize,
+        connection: Option<u32>,
+    ) -> Option<CpuId> {
         if self.steering.is_none() {
             let view = &self.view;
             let tasks = |cpu: CpuId| view.queue_len(cpu) + usize::from(!view.is_idle(cpu));
             let to = self.scenario.steering.to;
-            return Some(self.arriving.home(to, part, tasks, self.cpus.len()));
+            return Some(self.arriving.home(to, (part, connection), tasks, self.cpus.len()));
         }
-        let arrival = self.arrival(part);
+        let arrival = self.arrival(part, connection);
         let jobs = &self.jobs;
         let part_of = |cpu: &Cpu| {
             let job: &Job = jobs.get(cpu.task?);
@@ -65,13 +70,14 @@ impl<P: Policy> Engine<'_, P> {
         Some(CpuId(cpu as u16))
     }
 
-    fn arrival(&mut self, part: usize) -> Arrival {
+    fn arrival(&mut self, part: usize, connection: Option<u32>) -> Arrival {
         let flows = match self.scenario.steering.to {
             Steer::Hash { flows } => flows,
             _ => FLOWS,
         };
         let random = self.arriving.steering_numbers();
         let (flow, key) = (random.below(flows.into()), random.bits());
+        let flow = connection.map_or(flow, u64::from);
         let flow = (Random::new(flow, 0).bits() >> 32) as u32;
         Arrival { at: self.view.now, kind: part, flow, key, cpu: flow as usize % self.cpus.len() }
     }

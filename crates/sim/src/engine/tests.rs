@@ -242,3 +242,54 @@ fn equal_scenarios_give_equal_outcomes() {
     let other = run(&Scenario { seed: 2, ..scenario.clone() }).unwrap();
     assert_ne!(run(&scenario).unwrap().mean, other.mean);
 }
+
+/// A scenario whose arrivals are this trace.
+fn traced(name: &str, text: &str, policy: &str) -> (Scenario, std::path::PathBuf) {
+    let file =
+        std::env::temp_dir().join(format!("heddle-traced-{name}-{}.csv", std::process::id()));
+    std::fs::write(&file, text).unwrap();
+    let mut scenario = every(us(1), "1us", policy, 4);
+    scenario.arrivals = Arrivals::Trace(file.clone());
+    (scenario, file)
+}
+
+#[test]
+fn a_recorded_connection_is_the_flow_that_is_hashed() {
+    // Two connections with two requests each at once: those of one wait for each other, wherever they are hashed to.
+    let rows: String =
+        (0..200).map(|i| format!("{},5us,{}\n", 100_000 * (i / 2), i / 2 % 7)).collect();
+    let trace = format!("arrival,service,connection\n{rows}");
+    let (mut scenario, file) = traced("flow", &trace, "best-of-two");
+    scenario.steering = Steering { to: Steer::Hash { flows: 64 }, binds: true };
+    let bound = run(&scenario).unwrap();
+    let steered = run_steered(&scenario, &mut Flows).unwrap();
+    std::fs::remove_file(file).unwrap();
+    for outcome in [bound, steered] {
+        assert_eq!((p(&outcome, 49.0), p(&outcome, 51.0)), (5, 10));
+    }
+}
+
+struct Flows;
+
+impl SteeringPolicy for Flows {
+    fn choose(&mut self, arrival: &Arrival, _: &dyn Executors) -> Choice {
+        Choice::Executor(arrival.flow as usize % 4)
+    }
+}
+
+#[test]
+fn what_a_trace_says_and_cpus_do_not_do_is_refused() {
+    let said = |name, text: &str| {
+        let (scenario, file) = traced(name, text, "fifo");
+        let said = run(&scenario).unwrap_err().to_string();
+        std::fs::remove_file(file).unwrap();
+        said
+    };
+    let wait = said("wait", "arrival,service,wait\n0,1us,\n5,1us,3us\n");
+    assert!(wait.contains("column `wait`: a CPU does not hold a request that sleeps"), "{wait}");
+    let executor = said("executor", "arrival,service,executor\n0,1us,2\n");
+    assert!(executor.contains("column `executor`: the policy decides"), "{executor}");
+    let (nothing, file) = traced("nothing", "arrival,service,wait,executor\n0,1us,0,\n", "fifo");
+    assert_eq!(run(&nothing).unwrap().counts.done, 1);
+    std::fs::remove_file(file).unwrap();
+}

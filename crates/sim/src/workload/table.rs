@@ -77,6 +77,14 @@ pub enum FileProblem {
         /// The previous arrival.
         previous: Ns,
     },
+    /// A column that says what the run does not model.
+    #[error("column `{column}`: {why}")]
+    NotModelled {
+        /// The column.
+        column: &'static str,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
     /// A header without rows.
     #[error("there are no rows below the header; expected at least {0}")]
     TooFewRows(usize),

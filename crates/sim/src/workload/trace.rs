@@ -6,18 +6,31 @@ use heddle_core::{Class, Ns};
 use std::io::{self, Write};
 use std::path::Path;
 
-const COLUMNS: &[Column] =
-    &[("arrival", true), ("service", true), ("class", false), ("name", false)];
+const COLUMNS: &[Column] = &[
+    ("arrival", true),
+    ("service", true),
+    ("class", false),
+    ("name", false),
+    ("connection", false),
+    ("executor", false),
+    ("wait", false),
+];
 const ARRIVAL: usize = 0;
 const SERVICE: usize = 1;
 const CLASS: usize = 2;
 const NAME: usize = 3;
+const CONNECTION: usize = 4;
+const EXECUTOR: usize = 5;
+const WAIT: usize = 6;
+
+/// How many columns a trace has that says nothing of connections and workers.
+const PLAIN: usize = 4;
 
 /// The name of a request without one.
 const NAMELESS: &str = "request";
 
 /// A request of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceRequest {
     /// Its arrival, since the beginning of the trace.
     pub arrival: Ns,
@@ -27,13 +40,20 @@ pub struct TraceRequest {
     pub class: Class,
     /// Its kind: an index into [`TraceReader::names`].
     pub kind: usize,
+    /// Its connection, if the trace gives one: what a hash of flows looks at.
+    pub connection: Option<u32>,
+    /// The executor (socket, worker) that served it, if the trace gives one.
+    pub executor: Option<u32>,
+    /// How long its worker held it asleep besides; zero if the trace does not say.
+    pub wait: Ns,
 }
 
 /// Reads a trace request by request; memory does not grow with its length.
 ///
 /// A trace is a file of comma-separated values. Its header names the columns `arrival` and `service`
-/// and, optionally, `class` (0 to 255) and `name`, in any order. Times are whole nanoseconds or texts
-/// such as `1.5us`. Arrivals are in order of time; lines that start with `#` are comments.
+/// and, optionally, `class` (0 to 255), `name`, `connection`, `executor` (numbers) and `wait` (a time), in
+/// any order; optional cells may be empty. Times are whole nanoseconds or texts such as `1.5us`. Arrivals
+/// are in order of time; lines that start with `#` are comments.
 ///
 /// ```text
 /// # recorded on Monday
@@ -66,6 +86,12 @@ pub struct TraceSummary {
     pub second_moment: f64,
     /// The kinds of request, in the order of [`TraceRequest::kind`].
     pub names: Vec<String>,
+    /// Whether any request has a connection.
+    pub connections: bool,
+    /// Whether any request has an executor.
+    pub executors: bool,
+    /// Whether any request waits.
+    pub waits: bool,
 }
 
 impl TraceReader {
@@ -115,13 +141,26 @@ impl TraceReader {
         }
         self.last = arrival;
         let service = self.table.some_time(SERVICE)?;
-        Ok(Some(TraceRequest { arrival, service, class: self.class()?, kind: self.kind()? }))
+        let (class, kind) = (self.class()?, self.kind()?);
+        let (connection, executor) = (self.number(CONNECTION)?, self.number(EXECUTOR)?);
+        let wait =
+            if self.table.text(WAIT)?.is_empty() { Ns::ZERO } else { self.table.ns(WAIT)? };
+        Ok(Some(TraceRequest { arrival, service, class, kind, connection, executor, wait }))
     }
 
     fn class(&self) -> Result<Class, FileError> {
         match self.table.text(CLASS)? {
             "" => Ok(Class::default()),
             _ => self.table.number(CLASS, |_| true, "a whole number from 0 to 255").map(Class),
+        }
+    }
+
+    fn number(&self, column: usize) -> Result<Option<u32>, FileError> {
+        match self.table.text(column)? {
+            "" => Ok(None),
+            _ => {
+                self.table.number(column, |_| true, "a whole number from 0 to 4294967295").map(Some)
+            }
         }
     }
 
@@ -155,7 +194,19 @@ impl TraceSummary {
     fn nothing() -> TraceSummary {
         let (first, span, busy) = (Ns::ZERO, Ns::ZERO, Ns::ZERO);
         let (requests, mean, second_moment, names) = (0, 0.0, 0.0, Vec::new());
-        TraceSummary { requests, first, span, busy, mean, second_moment, names }
+        let (connections, executors, waits) = (false, false, false);
+        TraceSummary {
+            requests,
+            first,
+            span,
+            busy,
+            mean,
+            second_moment,
+            names,
+            connections,
+            executors,
+            waits,
+        }
     }
 
     /// Adds a request; the two means are still sums.
@@ -168,6 +219,9 @@ impl TraceSummary {
         self.busy += request.service;
         self.mean += request.service.0 as f64;
         self.second_moment += (request.service.0 as f64).powi(2);
+        self.connections |= request.connection.is_some();
+        self.executors |= request.executor.is_some();
+        self.waits |= request.wait > Ns::ZERO;
     }
 
     /// Returns the requests per second from the first arrival to the last; none for a single instant.
@@ -185,17 +239,32 @@ impl TraceSummary {
 /// trace.write(Ns(0), Ns(950), Class::LC, "get").unwrap();
 /// assert_eq!(trace.finish().unwrap(), b"arrival,service,class,name\n0,950,0,get\n");
 /// ```
-pub struct TraceWriter<W: Write>(csv::Writer<W>);
+pub struct TraceWriter<W: Write> {
+    out: csv::Writer<W>,
+    columns: usize,
+}
 
 impl<W: Write> TraceWriter<W> {
-    /// Writes the header. Output is buffered.
+    /// Writes the header of a trace without connections, executors and waits. Output is buffered.
     ///
     /// # Errors
     /// Errors of `out`.
     pub fn new(out: W) -> io::Result<TraceWriter<W>> {
-        let mut writer = csv::Writer::from_writer(out);
-        writer.write_record(COLUMNS.iter().map(|(name, _)| name))?;
-        Ok(TraceWriter(writer))
+        TraceWriter::with(out, PLAIN)
+    }
+
+    /// Writes the header of a trace with all columns: of a service.
+    ///
+    /// # Errors
+    /// Errors of `out`.
+    pub fn of_service(out: W) -> io::Result<TraceWriter<W>> {
+        TraceWriter::with(out, COLUMNS.len())
+    }
+
+    fn with(out: W, columns: usize) -> io::Result<TraceWriter<W>> {
+        let mut out = csv::Writer::from_writer(out);
+        out.write_record(COLUMNS[..columns].iter().map(|(name, _)| name))?;
+        Ok(TraceWriter { out, columns })
     }
 
     /// Writes a request. The reader requires them in order of `arrival`, and `service` above zero;
@@ -204,9 +273,36 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// Errors of the output.
     pub fn write(&mut self, arrival: Ns, service: Ns, class: Class, name: &str) -> io::Result<()> {
-        let Ns(arrival) = arrival;
-        let cells = [arrival.to_string(), service.0.to_string(), class.0.to_string()];
-        self.0.write_record(cells.iter().map(String::as_str).chain([name]))?;
+        self.write_request(
+            &TraceRequest { arrival, service, class, ..TraceRequest::default() },
+            name,
+        )
+    }
+
+    /// Writes a request under `name`, whatever its kind; as [`write`](TraceWriter::write).
+    ///
+    /// # Errors
+    /// Errors of the output; `InvalidInput` if the request has what this trace has no column for.
+    pub fn write_request(&mut self, request: &TraceRequest, name: &str) -> io::Result<()> {
+        let TraceRequest { arrival, service, class, connection, executor, wait, .. } = *request;
+        let number =
+            |number: Option<u32>| number.map_or(String::new(), |number| number.to_string());
+        let wait = if wait == Ns::ZERO { String::new() } else { wait.0.to_string() };
+        let cells = [
+            arrival.0.to_string(),
+            service.0.to_string(),
+            class.0.to_string(),
+            name.into(),
+            number(connection),
+            number(executor),
+            wait,
+        ];
+        let (cells, rest) = cells.split_at(self.columns);
+        if rest.iter().any(|cell| !cell.is_empty()) {
+            let why = "a connection, an executor or a wait; write the trace with `TraceWriter::of_service`";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        self.out.write_record(cells)?;
         Ok(())
     }
 
@@ -215,6 +311,6 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// Errors of the output.
     pub fn finish(self) -> io::Result<W> {
-        self.0.into_inner().map_err(|e| e.into_error())
+        self.out.into_inner().map_err(|e| e.into_error())
     }
 }

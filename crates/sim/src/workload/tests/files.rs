@@ -26,8 +26,14 @@ fn errors_in_traces_name_their_place() {
         TraceReader::check,
         "trace",
         &[
-            (b"", ": there is no header; expected arrival,service[,class][,name]"),
-            (b"# nothing\n\n", ": there is no header; expected arrival,service[,class][,name]"),
+            (
+                b"",
+                ": there is no header; expected arrival,service[,class][,name][,connection][,executor][,wait]",
+            ),
+            (
+                b"# nothing\n\n",
+                ": there is no header; expected arrival,service[,class][,name][,connection][,executor][,wait]",
+            ),
             (b"arrival,service\n", ": there are no rows below the header; expected at least 1"),
             (b"0,950\n", ":1: column 1, `0`, is unknown or there twice; expected arrival,service["),
             (b"arrival\n1\n", ":1: the header has no column `service`; expected arrival,service["),
@@ -53,6 +59,11 @@ fn errors_in_traces_name_their_place() {
                 ":2: class `256`; expected a whole number from 0 to 255",
             ),
             (b"arrival,service,name\n5,1,\xff\n", ":2: name is not UTF-8; expected text"),
+            (
+                b"arrival,service,connection\n5,1,-3\n",
+                ":2: connection `-3`; expected a whole number from 0 to 4294967295",
+            ),
+            (b"wait,arrival,service\nlong,5,1\n", &format!(":2: wait `long`; {TIME}")),
         ],
     );
 }
@@ -106,6 +117,14 @@ fn names_are_bounded() {
 }
 
 #[test]
+fn a_plain_trace_does_not_lose_a_connection_silently() {
+    let mut writer = TraceWriter::new(Vec::new()).unwrap();
+    let request = TraceRequest { connection: Some(0), service: Ns(1), ..TraceRequest::default() };
+    let error = writer.write_request(&request, "get").unwrap_err().to_string();
+    assert!(error.contains("of_service"), "{error}");
+}
+
+#[test]
 fn a_trace_is_summed_up() {
     let text =
         "# two kinds\nservice, arrival, name\n1us, 500, get\n3us, 1us, scan\n\n2us, 2.5us, get\n";
@@ -117,6 +136,10 @@ fn a_trace_is_summed_up() {
     assert_eq!(summary.names, ["get", "scan"]);
     assert_eq!(summary.rate_per_s(), Some(1e6));
 }
+
+/// Headers, most of them wrong.
+const HEADERS: &str =
+    "(arrival|service|name|class|connection|executor|wait|quantile|weight|,){1,6}";
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
@@ -138,15 +161,36 @@ proptest! {
         let mut reader = TraceReader::open(file.path()).unwrap();
         for (arrival, service, class, name) in written {
             let read = reader.next().unwrap().unwrap();
-            prop_assert_eq!(read, TraceRequest { arrival, service, class, kind: read.kind });
+            let plain = TraceRequest { arrival, service, class, kind: read.kind, ..TraceRequest::default() };
+            prop_assert_eq!(read, plain);
             prop_assert_eq!(&reader.names()[read.kind], &name);
         }
         prop_assert!(reader.next().is_none());
     }
 
+    #[test]
+    fn requests_of_a_service_are_read_back(
+        rows in vec((any::<u32>(), any::<Option<u32>>(), any::<Option<u32>>(), any::<u64>()), 1..50),
+    ) {
+        let mut writer = TraceWriter::of_service(Vec::new()).unwrap();
+        let mut written = Vec::new();
+        for (i, (gap, connection, executor, wait)) in rows.into_iter().enumerate() {
+            let arrival = written.last().map_or(Ns::ZERO, |last: &TraceRequest| last.arrival) + Ns(u64::from(gap));
+            let (service, class, kind) = (Ns(1 + i as u64), Class(3), 0);
+            written.push(TraceRequest { arrival, service, class, kind, connection, executor, wait: Ns(wait) });
+            writer.write_request(&written[i], "get").unwrap();
+        }
+        let file = Scratch::new("service", &writer.finish().unwrap());
+        let read: Vec<_> = TraceReader::open(file.path()).unwrap().map(Result::unwrap).collect();
+        prop_assert_eq!(&read, &written);
+        let summary = TraceReader::check(file.path()).unwrap();
+        prop_assert_eq!(summary.connections, written.iter().any(|of| of.connection.is_some()));
+        prop_assert_eq!(summary.waits, written.iter().any(|of| of.wait > Ns::ZERO));
+    }
+
     /// I2.
     #[test]
-    fn no_file_makes_it_panic(head in "(arrival|service|name|class|quantile|weight|,){1,6}", body in any::<Vec<u8>>()) {
+    fn no_file_makes_it_panic(head in HEADERS, body in any::<Vec<u8>>()) {
         for header in [&head, "arrival,service,class,name", "service,weight", "quantile,service"] {
             let file = Scratch::new("noise", &[header.as_bytes(), b"\n", &body].concat());
             let _ = (TraceReader::check(file.path()), Empirical::open(file.path()));
