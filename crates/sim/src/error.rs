@@ -1,5 +1,6 @@
 //! Why a simulation was not run.
 
+use crate::replay::ServiceError;
 use crate::scenario::ScenarioError;
 use crate::workload::{FileError, OutOfRange};
 use heddle_core::driver::Rule;
@@ -20,6 +21,9 @@ pub enum SimError {
     /// The scenario cannot be read or contradicts itself.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
+    /// A service contradicts itself.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     /// The policy broke a rule that every hook enforces: a fault in the policy.
     #[error("policy `{policy}` {rule}; this is a fault in the policy")]
     Broke {

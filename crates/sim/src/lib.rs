@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`workload`] is what arrives, [`theory`] what queueing theory predicts, and [`validate`] compares
-//! the two.
+//! the two. [`service`] replays a recorded service on a host, with workers and other threads.
 #![forbid(unsafe_code)]
 
 pub mod costs;
@@ -19,9 +19,11 @@ mod machine;
 mod outcome;
 pub mod papers;
 mod random;
+mod replay;
 pub mod report;
 mod run;
 mod scenario;
+pub mod service;
 pub mod sweep;
 pub mod theory;
 pub mod validate;

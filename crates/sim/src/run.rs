@@ -1,6 +1,7 @@
-//! Turns a scenario into its outcome.
+//! Turns a scenario, or a service, into its outcome.
 
 use crate::engine::{Broken, Engine, Watch};
+use crate::replay::{Replay, Service, ServiceState};
 use crate::{Outcome, Scenario, SimError};
 use heddle_core::{Policy, SteeringPolicy};
 use heddle_policies::{Visitor, with_policy};
@@ -54,6 +55,56 @@ pub fn run_steered(
     with_policy(policy, Run { scenario, watch: None, steering: Some(steering) })?
 }
 
+/// Replays a service.
+///
+/// Deterministic: equal services give equal outcomes. Ends with the last answer; or, if requests starve, once the
+/// last arrival is past by four times the span of all arrivals plus all that requests need in sum.
+///
+/// # Errors
+/// [`SimError`] if the service contradicts itself, the policy does not exist, or the policy has one queue for all CPUs
+/// and a thread may not run on all of them.
+pub fn replay(service: &mut Service<'_>) -> Result<Replay, SimError> {
+    run_service(service, None)
+}
+
+/// Replays a service and reports every step of its threads to `watch`. Tasks are the workers, then the other threads.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_watched(
+    service: &mut Service<'_>,
+    watch: &mut dyn Watch,
+) -> Result<Replay, SimError> {
+    run_service(service, Some(watch))
+}
+
+fn run_service(
+    service: &mut Service<'_>,
+    watch: Option<&mut dyn Watch>,
+) -> Result<Replay, SimError> {
+    // The engine's machine, on which scheduling itself costs nothing. Its mix and its arrivals are not used.
+    let (seed, mix) = (service.seed, "1us".parse().expect("a mix"));
+    let scenario = Scenario { seed, ..Scenario::ideal(&service.policy, service.cpus, mix, 0.5) };
+    let state = ServiceState::new(service)?;
+    let watch = watch.map(|watch| &mut *watch as &mut dyn Watch);
+    with_policy(&scenario.policy, RunService { scenario: &scenario, state, watch })?
+}
+
+struct RunService<'s> {
+    scenario: &'s Scenario,
+    state: ServiceState<'s>,
+    watch: Option<&'s mut dyn Watch>,
+}
+
+impl Visitor for RunService<'_> {
+    type Out = Result<Replay, SimError>;
+
+    fn visit<P: Policy>(self, policy: P) -> Self::Out {
+        let RunService { scenario, state, watch } = self;
+        guard(|| Engine::new(scenario, policy, watch, None)?.replay(state))
+    }
+}
+
 struct Run<'s> {
     scenario: &'s Scenario,
     watch: Option<&'s mut dyn Watch>,
@@ -66,14 +117,17 @@ impl Visitor for Run<'_> {
     fn visit<P: Policy>(self, policy: P) -> Self::Out {
         self.scenario.check()?;
         let Run { scenario, watch, steering } = self;
-        let run = || Engine::new(scenario, policy, watch, steering)?.run();
-        // After a broken rule, nothing of the engine remains visible.
-        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| match panic.downcast() {
-            Ok(broken) => {
-                let Broken { policy, rule } = *broken;
-                Err(SimError::Broke { policy, rule })
-            }
-            Err(panic) => resume_unwind(panic),
-        })
+        guard(|| Engine::new(scenario, policy, watch, steering)?.run())
     }
+}
+
+/// Turns a broken rule, which unwinds out of `run`, into an error. Nothing of the engine remains visible after it.
+pub(crate) fn guard<T>(run: impl FnOnce() -> Result<T, SimError>) -> Result<T, SimError> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| match panic.downcast() {
+        Ok(broken) => {
+            let Broken { policy, rule } = *broken;
+            Err(SimError::Broke { policy, rule })
+        }
+        Err(panic) => resume_unwind(panic),
+    })
 }

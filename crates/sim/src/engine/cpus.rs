@@ -3,7 +3,7 @@
 use super::jobs::{Jobs, Kind};
 use super::meter::Done;
 use super::{Engine, FIRST_CPU};
-use heddle_core::driver::{Proposal, SearchResult, Stolen};
+use heddle_core::driver::{Proposal, SearchResult};
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, TaskId};
 
 /// One CPU; idle if it has no task.
@@ -75,7 +75,7 @@ impl CpuTime {
     fn add(&mut self, kind: Kind, time: Ns) {
         match kind {
             Kind::Batch => self.batch += time,
-            Kind::Request | Kind::Client | Kind::Connection => self.requests += time,
+            _ => self.requests += time,
         }
     }
 
@@ -137,6 +137,15 @@ impl<P: Policy> Engine<'_, P> {
             self.start(cpu, task, self.view.now, extra + locked);
             return true;
         }
+        if self.affinity.is_restricted() {
+            let (stolen, later) = self.search_permitted(cpu);
+            if !stolen.is_empty() {
+                self.start_stolen(cpu, stolen, extra + self.costs.steal);
+                return true;
+            }
+            self.cpus[cpu.index()].retry = later.map_or(Ns::MAX, |time| self.view.now + time);
+            return self.idle(cpu);
+        }
         match self.search(cpu) {
             SearchResult::Tasks(stolen) => {
                 self.start_stolen(cpu, stolen, extra + self.costs.steal);
@@ -145,6 +154,11 @@ impl<P: Policy> Engine<'_, P> {
             SearchResult::Later(time) => self.cpus[cpu.index()].retry = self.view.now + time,
             SearchResult::Nothing => {}
         }
+        self.idle(cpu)
+    }
+
+    /// `cpu` has found nothing to run. Returns false, as [`pick`](Engine::pick) does then.
+    fn idle(&mut self, cpu: CpuId) -> bool {
         self.view.set_idle(cpu, true);
         self.schedule(cpu);
         false
@@ -158,13 +172,19 @@ impl<P: Policy> Engine<'_, P> {
     }
 
     /// Runs the first of the stolen tasks on `cpu`; the others wait there with it.
-    fn start_stolen(&mut self, cpu: CpuId, stolen: Stolen<TaskId>, extra: Ns) {
-        self.counts.steals += stolen.len() as u64;
+    fn start_stolen(
+        &mut self,
+        cpu: CpuId,
+        stolen: impl IntoIterator<Item = Proposal<TaskId>>,
+        extra: Ns,
+    ) {
+        self.counts.steals += 1;
         let mut stolen = stolen.into_iter();
         let first = stolen.next().expect("a search that finds tasks finds one");
         for task in stolen {
             let task = task.migrate(&mut self.on(cpu));
-            self.jobs.set_queued(task, cpu.index());
+            self.set_queued(cpu, task);
+            self.counts.steals += 1;
         }
         self.start(cpu, first, self.view.now, extra);
     }
@@ -232,6 +252,7 @@ impl<P: Policy> Engine<'_, P> {
         let job = self.jobs.get_mut(task);
         let worked = (now - state.began).min(job.remaining);
         job.remaining -= worked;
+        job.ran += worked;
         (state.ends, state.check_at) = (Ns::MAX, Ns::MAX);
         if std::mem::take(&mut state.asked) {
             self.claims[Self::queue_of(cpu)] -= 1;
@@ -247,6 +268,11 @@ impl<P: Policy> Engine<'_, P> {
 
     /// The work of the task on `cpu` is done.
     fn finish(&mut self, cpu: CpuId) {
+        if let Some(task) = self.cpus[cpu.index()].task
+            && self.jobs.get(task).kind == Kind::Thread
+        {
+            return self.burst_ends(cpu, task);
+        }
         let task = self.leave(cpu);
         let (job, now) = (*self.jobs.get(task), self.view.now);
         let response = now - job.arrived;
@@ -267,7 +293,7 @@ impl<P: Policy> Engine<'_, P> {
                 self.on(cpu).block(task);
                 self.release(task);
             }
-            Kind::Request | Kind::Batch => {
+            Kind::Request | Kind::Batch | Kind::Thread => {
                 self.on(cpu).exit(task);
                 self.jobs.remove(task);
             }

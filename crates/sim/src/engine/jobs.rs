@@ -19,6 +19,8 @@ pub(super) struct Job {
     pub service: Ns,
     /// Work left, slowed down by the mechanism (I2).
     pub remaining: Ns,
+    /// How long it has run; of threads only.
+    pub ran: Ns,
     /// From arrival until it first ran.
     pub wait: Ns,
     /// The CPU where it arrived or last ran.
@@ -37,6 +39,8 @@ pub(super) enum Kind {
     Connection,
     /// A client's request, after which the task sleeps and returns.
     Client,
+    /// A thread of a service, whose bursts [`crate::replay`] decides.
+    Thread,
     /// Endless best-effort work of another application.
     Batch,
 }

@@ -7,6 +7,7 @@
 //!  connections.rs)
 //!        \________________|________________/____________________/
 //!                     queues.rs: the policy's run queues, and who runs it
+//!                     threads.rs: a service's threads instead of requests (affinity.rs: where they may run)
 //!                     timetable.rs: whose event is next      meter.rs: what is measured
 //! ```
 //!
@@ -22,6 +23,7 @@
 //! - **I5** In the steady state nothing is allocated; memory grows with the tasks in the system, not
 //!   with the length of the run.
 
+mod affinity;
 mod arrivals;
 mod connections;
 mod cpus;
@@ -33,6 +35,7 @@ mod queues;
 mod steered;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod timetable;
 mod view;
 mod watch;
@@ -43,7 +46,9 @@ pub use watch::{Recorder, Step, StepKind, Watch};
 use crate::costs::{Costs, Preemption, PreemptionSource};
 use crate::error::SimError;
 use crate::outcome::{Counts, Outcome, Unstable};
+use crate::replay::ServiceState;
 use crate::scenario::{Connections, Scenario};
+use affinity::Affinity;
 use arrivals::{Arriving, Plan};
 use connections::Senders;
 use cpus::{Cpu, CpuTime};
@@ -95,6 +100,9 @@ pub(crate) struct Engine<'s, P: Policy> {
     watch: Option<RefCell<&'s mut dyn Watch>>,
     /// Decides about arrivals instead of the scenario's steering.
     steering: Option<&'s mut dyn SteeringPolicy>,
+    /// Threads instead of requests, and the CPUs where they may run.
+    service: Option<ServiceState<'s>>,
+    affinity: Affinity,
 }
 
 impl<'s, P: Policy> Engine<'s, P> {
@@ -141,6 +149,8 @@ impl<'s, P: Policy> Engine<'s, P> {
             policy,
             watch: watch.map(RefCell::new),
             steering,
+            service: None,
+            affinity: Affinity::default(),
         })
     }
 

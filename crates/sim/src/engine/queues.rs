@@ -82,6 +82,7 @@ impl<'s, P: Policy> Engine<'s, P> {
         let home = self.arrival_cpu(task);
         let binds = self.scenario.steering.binds || self.steering.is_some();
         let cpu = if binds { home } else { self.driver(home).place(task, home) };
+        let cpu = self.permitted(task, cpu);
         self.enqueue(cpu, task, why);
         if self.dispatcher.is_none() && self.offer(cpu) {
             return;
@@ -95,7 +96,14 @@ impl<'s, P: Policy> Engine<'s, P> {
 
     pub(super) fn enqueue(&mut self, cpu: CpuId, task: TaskId, why: Enqueue) {
         self.on(cpu).enqueue(task, why);
+        self.set_queued(cpu, task);
+    }
+
+    /// Records that `task` waits in the queue of `cpu`.
+    #[inline]
+    pub(super) fn set_queued(&mut self, cpu: CpuId, task: TaskId) {
         self.jobs.set_queued(task, Self::queue_of(cpu));
+        self.affinity.set_queued(task, cpu);
     }
 
     /// A task waits at `cpu`: offers it to an idle CPU, `cpu` first. Returns false if none took it.
