@@ -1,6 +1,6 @@
 //! Levels: the kernel's attributes for each class.
 
-use heddle_core::{BestEffort, Class, FairTerms, Ns};
+use heddle_core::{BestEffort, Class, FairTerms, Ns, nice_weight};
 use heddle_policies::{PolicyError, Visitor, with_policy};
 use heddle_sys::scheduling::{self, Attributes, Class as Kernel, Scheduling};
 use serde::{Deserialize, Serialize};
@@ -16,10 +16,6 @@ const LEAST_URGENT: i32 = 19;
 /// The slices that the kernel grants (`sched_setattr(2)`).
 const SHORTEST: Ns = Ns::from_us(100);
 const LONGEST: Ns = Ns::from_ms(100);
-
-/// The kernel's weights of nice 0 to 19 (`sched_prio_to_weight`): each is 1.25 times the next.
-const WEIGHTS: [u32; 20] =
-    [1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15];
 
 /// A policy's terms in the kernel's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,8 +128,8 @@ impl From<FairTerms> for Levels {
 
 /// Returns the nice value, 0 to 19, with the nearest weight.
 fn nice_of(weight: u32) -> i32 {
-    let nearest = WEIGHTS.iter().enumerate().min_by_key(|(_, of)| of.abs_diff(weight));
-    nearest.map_or(0, |(nice, _)| nice as i32)
+    let nearest = (0..=LEAST_URGENT).min_by_key(|&nice| nice_weight(nice).abs_diff(weight));
+    nearest.unwrap_or(0)
 }
 
 /// Whether both are the same to the kernel. An idle thread has no slice.
