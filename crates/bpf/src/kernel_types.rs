@@ -2,7 +2,7 @@
 
 use std::io;
 
-use libbpf_rs::btf::types::{Composite, Func};
+use libbpf_rs::btf::types::{Composite, Func, Typedef};
 use libbpf_rs::btf::{Btf, BtfType};
 
 /// The types of the running kernel.
@@ -66,5 +66,12 @@ impl KernelTypes {
         let found: Option<Func<'_>> = self.btf.type_by_name(name);
         let missing = || io::Error::other(format!("this kernel has no function `{name}`"));
         found.map(|function| function.type_id().into()).ok_or_else(missing)
+    }
+
+    /// Returns whether the kernel has a tracepoint to which programs can attach by its type (`tp_btf`).
+    #[must_use]
+    pub fn has_tracepoint(&self, name: &str) -> bool {
+        let found: Option<Typedef<'_>> = self.btf.type_by_name(&format!("btf_trace_{name}"));
+        found.is_some()
     }
 }
