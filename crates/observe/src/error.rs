@@ -15,7 +15,9 @@ pub enum ObserveError {
     #[error("{0} has no listening TCP socket and no UDP socket with a port")]
     NoSockets(String),
     /// No process serves the port.
-    #[error("no socket listens on port {0}; processes of other users can be looked into by root only")]
+    #[error(
+        "no socket listens on port {0}; processes of other users can be looked into by root only"
+    )]
     NotServed(u16),
     /// Neither processes nor ports were given.
     #[error("nothing to watch: name processes, ports or both")]

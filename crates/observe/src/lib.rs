@@ -15,18 +15,24 @@
 //! - **I3** The programs allocate nothing and wake no reader.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod error;
 mod features;
+mod host;
 mod objects;
 mod recording;
+mod service;
 mod span;
 mod spans;
 mod switches;
+mod watch;
 
 pub use error::ObserveError;
 pub use features::{Feature, probe};
 pub use recording::{
     Burst, Host, Lost, Protocol, Recording, RecordingError, Service, Socket, ThreadUse, Window,
 };
+pub use service::Target;
 pub use span::{Off, Span};
 pub use switches::{BUCKETS, GROUPS, GroupTimes, Switch, SwitchOptions, Switches, Use};
+pub use watch::{Options, POLL, Progress, Watch};

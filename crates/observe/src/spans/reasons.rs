@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn no_system_call_has_two_reasons() {
-        let mut all: Vec<c_long> = TABLE.iter().flat_map(|(_, calls)| calls.iter().copied()).collect();
+        let mut all: Vec<c_long> =
+            TABLE.iter().flat_map(|(_, calls)| calls.iter().copied()).collect();
         let count = all.len();
         all.sort_unstable();
         all.dedup();

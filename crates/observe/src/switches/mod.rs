@@ -84,8 +84,10 @@ impl Switches {
         };
         let view = |name: &str| MapView::new(&object.map(name)?);
         let control = view("control")?;
-        let flags = [(options.events, RECORD), (options.threads, THREADS), (options.bursts, BURSTS)];
-        let flags = flags.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit);
+        let flags =
+            [(options.events, RECORD), (options.threads, THREADS), (options.bursts, BURSTS)];
+        let flags =
+            flags.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit);
         control.word(0, control::FLAGS).store(flags, Relaxed);
         Ok(Switches {
             control,
@@ -140,13 +142,17 @@ impl Switches {
     /// Returns the number of switches of all CPUs since the start.
     #[must_use]
     pub fn count(&self) -> u64 {
-        (0..self.counts.len()).map(|cpu| self.counts.word(cpu, control::SWITCHES).load(Relaxed)).sum()
+        (0..self.counts.len())
+            .map(|cpu| self.counts.word(cpu, control::SWITCHES).load(Relaxed))
+            .sum()
     }
 
     /// Returns the number of events for which a ring had no room, for each CPU.
     #[must_use]
     pub fn lost_events(&self) -> Vec<u64> {
-        (0..self.counts.len()).map(|cpu| self.counts.word(cpu, control::LOST).load(Relaxed)).collect()
+        (0..self.counts.len())
+            .map(|cpu| self.counts.word(cpu, control::LOST).load(Relaxed))
+            .collect()
     }
 
     /// Returns the number of bursts for which the ring had no room, and of threads for which the table had none.
@@ -173,10 +179,13 @@ impl Switches {
     /// Returns what each thread used since the start.
     #[must_use]
     pub fn uses(&self) -> Vec<Use> {
-        let used = |entry: &usize| self.use_keys.word(entry / WAYS, entry % WAYS).load(Relaxed) != 0;
-        let read = |entry| Use::of(&std::array::from_fn::<u64, USE, _>(|word| {
-            self.uses.word(entry, word).load(Relaxed)
-        }));
+        let used =
+            |entry: &usize| self.use_keys.word(entry / WAYS, entry % WAYS).load(Relaxed) != 0;
+        let read = |entry| {
+            Use::of(&std::array::from_fn::<u64, USE, _>(|word| {
+                self.uses.word(entry, word).load(Relaxed)
+            }))
+        };
         (0..self.uses.len()).filter(used).map(read).filter(|one| one.thread != 0).collect()
     }
 
