@@ -8,7 +8,7 @@
  * A thread has a turn: the request that it works on. What it does between two marks (a read, a write) is added to the
  * turn's request while that is not answered. A thread that sleeps where it would wait for any request (epoll) keeps its
  * turn, but what follows counts only if it answers that request next. A thread that wakes another of its process from a
- * futex, or by writing, passes its turn on: whichever answers had it. */
+ * futex, or by a pipe or an eventfd, passes its turn on: the thread that answers had it. */
 #include "include/spans.h"
 
 struct {
@@ -247,26 +247,39 @@ static __always_inline void add_up(struct ob_thread *t, struct task_struct *p, _
 	t->on = now;
 }
 
+static __always_inline __u64 at_most(__u64 time, __u64 *room)
+{
+	__u64 taken = time < *room ? time : *room;
+
+	*room -= taken;
+	return taken;
+}
+
+/* Adds the thread's sums to a request: no more than the time since it was read, although a reader and a worker may have
+ * worked on it at once, or the thread have begun before. */
 static __always_inline void charge(struct ob_socket *s, struct ob_thread *t, __u64 now)
 {
-	s->request.cpu += t->cpu;
-	s->request.run_queue += t->run_queue;
+	__u64 room = now - s->request.received, before;
+
+	room = room > s->charged ? room - s->charged : 0;
+	before = room;
+	s->request.cpu += at_most(t->cpu, &room);
+	s->request.run_queue += at_most(t->run_queue, &room);
 	for (int i = 0; i < OB_REASONS; i++)
-		s->request.off[i] += t->off[i];
+		s->request.off[i] += at_most(t->off[i], &room);
+	s->charged += before - room;
 	clear_sums(t, now);
 }
 
 /* The same for a request that the thread got from elsewhere: it may have slept since before the request came. */
 static __always_inline void charge_since(struct ob_socket *s, struct ob_thread *t, __u64 now)
 {
-	__u64 most = now - s->request.received;
-
-	if (t->mark >= s->request.received) {
-		charge(s, t, now);
-		return;
+	if (t->mark < s->request.received) {
+		t->run_queue = 0;
+		for (int i = 0; i < OB_REASONS; i++)
+			t->off[i] = 0;
 	}
-	s->request.cpu += t->cpu < most ? t->cpu : most;
-	clear_sums(t, now);
+	charge(s, t, now);
 }
 
 static __always_inline void report(struct ob_socket *s, struct ob_control *c)
@@ -306,6 +319,7 @@ static __always_inline void begin_request(struct ob_socket *s, struct ob_thread 
 	r->bytes_in = bytes;
 	r->port = sk->__sk_common.skc_num;
 	s->sequence = ++t->requests;
+	s->charged = 0;
 	s->state = OB_OPEN;
 }
 
@@ -684,15 +698,39 @@ int spans_switch(__u64 *ctx)
 	return 0;
 }
 
+/* Whether the first argument of a thread's system call is the descriptor of a socket. */
+static __noinline bool is_to_socket(struct task_struct *p)
+{
+	struct pt_regs *regs = bpf_task_pt_regs(p);
+	struct fdtable *table;
+	struct file **files, *file = NULL;
+	struct inode *inode = NULL;
+	__u64 fd = 0;
+	__u16 mode = 0;
+
+	if (bpf_core_field_exists(regs->di))
+		fd = regs->di;
+	else if (bpf_core_field_exists(regs->orig_x0))
+		fd = regs->orig_x0;
+	table = p->files->fdt;
+	if (fd >= table->max_fds)
+		return false;
+	files = table->fd;
+	bpf_probe_read_kernel(&file, sizeof file, &files[fd]);
+	bpf_probe_read_kernel(&inode, sizeof inode, &file->f_inode);
+	bpf_probe_read_kernel(&mode, sizeof mode, &inode->i_mode);
+	return (mode & S_IFMT) == S_IFSOCK;
+}
+
 /* Whether `waker`, by its system call, passes something on to `p`, by its own: not so an interrupt that comes while
- * `waker` runs. */
+ * `waker` runs. An answer may wake a client in the same process: a pipe or an eventfd passes a turn on, a socket not. */
 static __always_inline bool passes_on(struct task_struct *waker, struct task_struct *p)
 {
 	__u32 to = reason_of(p), by = reason_of(waker);
 
 	if (to == OB_FUTEX)
 		return by == OB_FUTEX;
-	return (to == OB_READ || to == OB_IDLE) && by == OB_WRITE;
+	return (to == OB_READ || to == OB_IDLE) && by == OB_WRITE && !is_to_socket(waker);
 }
 
 SEC("tp_btf/sched_waking")

@@ -16,7 +16,25 @@ struct sched_info {
 	unsigned long long run_delay;
 } KERNEL_TYPE;
 
+struct inode {
+	__u16 i_mode;
+} KERNEL_TYPE;
+
+struct file {
+	struct inode *f_inode;
+} KERNEL_TYPE;
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+} KERNEL_TYPE;
+
+struct files_struct {
+	struct fdtable *fdt;
+} KERNEL_TYPE;
+
 struct task_struct {
+	struct files_struct *files;
 	__u32 pid;
 	__u32 tgid;
 	char comm[16];
@@ -49,10 +67,12 @@ struct udp_sock {
 	struct sk_buff_head reader_queue;
 } KERNEL_TYPE;
 
-/* x86-64 has the system call's number in the first, arm64 in the second. */
+/* A system call's number and first argument: of x86-64, and of arm64. */
 struct pt_regs {
 	unsigned long orig_ax;
+	unsigned long di;
 	int syscallno;
+	unsigned long orig_x0;
 } KERNEL_TYPE;
 
 #define TASK_DEAD 0x80
@@ -64,6 +84,8 @@ struct pt_regs {
 #define TCP_LAST_ACK 9
 #define TCP_LISTEN 10
 #define MSG_PEEK 2
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
 
 static __u64 (*const bpf_get_socket_cookie)(void *sk) = HELPER(46);
 static long (*const bpf_ringbuf_output)(void *ring, void *data, __u64 size, __u64 flags) = HELPER(130);

@@ -82,8 +82,8 @@ struct ob_socket {
 	__u64 last_answered;
 	__u64 sequence; /* the reader's count of requests */
 	__u64 state;    /* enum ob_state */
-	__u64 queue;    /* the number of its `ob_queue`, plus one */
-	__u64 spare;
+	__u64 queue;    /* the number of its `ob_queue`, 0 for none */
+	__u64 charged;  /* the sum of the request's times */
 };
 
 /* When the datagrams came that wait in a socket. */
