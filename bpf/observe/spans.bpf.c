@@ -219,12 +219,16 @@ static __always_inline void begin_turn(struct ob_thread *t, __u64 key, __u32 ent
 }
 
 /* Accounts for the time in which the thread, which has its CPU again, was off it. */
-static __always_inline void add_gap(struct ob_thread *t, struct task_struct *p)
+static __always_inline void add_gap(struct ob_thread *t, struct task_struct *p, __u64 now)
 {
 	__u64 gap, delay;
 
 	if (!t->off_at)
 		return;
+	/* The switch to it was not seen: tried, no program ran at switches away from two threads of the machine. What it
+	 * ran since is not known then, and is usually short beside the time for which it slept. */
+	if (t->on <= t->off_at)
+		t->on = now;
 	gap = t->on > t->off_at ? t->on - t->off_at : 0;
 	delay = p->sched_info.run_delay - t->delay;
 	/* The kernel's sum is by another clock: its differences may be a little longer than ours. */
@@ -241,7 +245,7 @@ static __always_inline void add_up(struct ob_thread *t, struct task_struct *p, _
 {
 	if (!t->turn)
 		return;
-	add_gap(t, p);
+	add_gap(t, p, now);
 	if (now > t->on)
 		t->cpu += now - t->on;
 	t->on = now;
