@@ -2,8 +2,8 @@
 /* The program at every switch of a CPU from one thread to another.
  *
  * Always: how long the thread that leaves had waited in a run queue, and how long it ran, into histograms of its group.
- * The kernel adds up the delay itself, so there is no program at wakeups and no state of threads: a CPU remembers what it
- * runs. Opt-in, by flags: an event of each switch, each thread's use of CPUs, and who ran while another waited. */
+ * The kernel adds up the delay itself, so there is no program at wakeups and no state of threads: a CPU remembers what
+ * it runs. Opt-in, by flags: an event of each switch, each thread's use of CPUs, and who ran while another waited. */
 #include "include/switch.h"
 
 struct {
@@ -87,6 +87,7 @@ struct cpu {
 	__u64 turns; /* so far */
 	__u32 tid;
 	__u32 spare;
+	__u64 now; /* of the switch at hand */
 	struct turn last[OB_TURNS];
 };
 struct {
@@ -214,7 +215,7 @@ static __always_inline void end_burst(struct ob_use *u, struct ob_switch_control
 static __noinline int add_use(struct task_struct *p, struct cpu *cpu, struct ob_switch_control *c, __u64 how)
 {
 	struct ob_use *u = find_use(p->pid);
-	__u64 now = bpf_ktime_get_ns(), burst = now - cpu->on, delay = p->sched_info.run_delay - cpu->delay;
+	__u64 now = cpu->now, burst = now - cpu->on, delay = p->sched_info.run_delay - cpu->delay;
 
 	if (!u)
 		u = new_use(p, c);
@@ -277,6 +278,7 @@ int observe_switch(__u64 *ctx)
 		if (flags & OB_THREADS) {
 			struct turn *turn = &cpu->last[cpu->turns & (OB_TURNS - 1)];
 
+			cpu->now = now;
 			add_use(prev, cpu, c, (preempted ? OB_PREEMPTED : 0) | state);
 			if (of && delay)
 				blame(cpu, cpu->on - delay, cpu->on);

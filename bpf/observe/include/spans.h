@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* What the span programs share with user space; `crates/observe/src/spans/layout.rs` repeats it. Times are nanoseconds of
- * CLOCK_MONOTONIC. */
+/* What the span programs share with user space; `crates/observe/src/spans/layout.rs` repeats it. Times are
+ * nanoseconds of CLOCK_MONOTONIC. */
 #ifndef HEDDLE_OBSERVE_SPANS_H
 #define HEDDLE_OBSERVE_SPANS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
-/* What the program at every switch shares with user space; `crates/observe/src/switches/layout.rs` repeats it. Times are
- * nanoseconds of CLOCK_MONOTONIC. */
+/* What the program at every switch shares with user space; `crates/observe/src/switches/layout.rs` repeats it. Times
+ * are nanoseconds of CLOCK_MONOTONIC. */
 #ifndef HEDDLE_OBSERVE_SWITCH_H
 #define HEDDLE_OBSERVE_SWITCH_H
 

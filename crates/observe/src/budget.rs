@@ -136,7 +136,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// Ten seconds at a rate of requests a second; returns the share of them that was watched and the number of windows.
+    /// Ten seconds at a rate of requests a second; returns the share of them that was watched and how many windows.
     fn watched(share: f64, per_second: u64) -> (f64, u64) {
         let mut budget = Budget::new(share, Ns::ZERO, Work::default());
         budget.calibrate((0, 1_000_000, 0), Work { requests: 1000, switches: 1000 });

@@ -204,7 +204,7 @@ impl Recording {
         let mut sums = BTreeMap::new();
         for thread in &self.threads {
             let sum = sums.entry(thread.process).or_insert(Ns::ZERO);
-            *sum = *sum + thread.cpu;
+            *sum += thread.cpu;
         }
         sums
     }

@@ -1,5 +1,6 @@
 //! Which processes and sockets are a service.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -33,7 +34,7 @@ struct Bound {
 
 /// What a target is now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct Resolved {
     pub(crate) service: Service,
     /// Whether other processes serve the same ports, in this or another network namespace.
     pub(crate) shares_ports: bool,
@@ -43,7 +44,7 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// There is no such process, or it serves nothing; no process serves the port.
-pub(crate) fn find(target: &Target) -> Result<Found, ObserveError> {
+pub(crate) fn find(target: &Target) -> Result<Resolved, ObserveError> {
     if target.processes.is_empty() && target.ports.is_empty() {
         return Err(ObserveError::NoTarget);
     }
@@ -73,7 +74,7 @@ pub(crate) fn find(target: &Target) -> Result<Found, ObserveError> {
         processes: members.into_iter().collect(),
         sockets: sockets.into_values().collect(),
     };
-    Ok(Found { service, shares_ports })
+    Ok(Resolved { service, shares_ports })
 }
 
 /// Returns the processes that live, and their descendants.
@@ -117,11 +118,13 @@ struct Tables(BTreeMap<u64, BTreeMap<u64, Bound>>);
 impl Tables {
     fn of(&mut self, process: u32) -> Option<&BTreeMap<u64, Bound>> {
         let namespace = fs::metadata(format!("/proc/{process}/ns/net")).ok()?.ino();
-        if !self.0.contains_key(&namespace) {
-            let bound = bound(&Process::new(process.cast_signed()).ok()?).ok()?;
-            self.0.insert(namespace, bound);
+        match self.0.entry(namespace) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(new) => {
+                let bound = bound(&Process::new(process.cast_signed()).ok()?).ok()?;
+                Some(new.insert(bound))
+            }
         }
-        self.0.get(&namespace)
     }
 
     /// Returns whether sockets beside these have one of their ports.

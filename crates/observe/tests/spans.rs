@@ -140,7 +140,8 @@ fn a_pool_of_threads_behind_a_reader() {
     const REQUESTS: u64 = 200;
     let (listener, address) = listen();
     let log = Log::default();
-    let queue: Arc<(Mutex<VecDeque<(TcpStream, Entry)>>, Condvar)> = Arc::default();
+    type Queue = Mutex<VecDeque<(TcpStream, Entry)>>;
+    let queue: Arc<(Queue, Condvar)> = Arc::default();
     for _ in 0..4 {
         let (queue, log) = (queue.clone(), log.clone());
         std::thread::spawn(move || {

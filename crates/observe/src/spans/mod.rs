@@ -156,7 +156,7 @@ impl Spans {
         }
     }
 
-    /// Returns the run time of the programs, nanoseconds, while it was counted: of that at every switch, and of the rest.
+    /// Returns the run time of the programs while it was counted, nanoseconds: of that at switches, and of the rest.
     ///
     /// # Errors
     /// The kernel's.
