@@ -44,6 +44,7 @@ struct ob_control {
 #define OB_FIRST 1
 #define OB_OVERLAPPED 2
 #define OB_UNCONFIRMED 4
+#define OB_PIPELINED 8
 
 /* A request: what the ring carries. 144 bytes. */
 struct ob_request {

@@ -76,7 +76,7 @@ static __always_inline int read_stream(struct sock *sk, struct task_struct *p, s
 			s->established = 0;
 		}
 		if (s->last_answered > s->request.ready)
-			s->request.flags |= OB_OVERLAPPED;
+			s->request.flags |= OB_OVERLAPPED | OB_PIPELINED;
 	}
 	begin_turn(t, cookie, entry, now);
 	return 0;

@@ -1,13 +1,15 @@
 //! The machine and its threads.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::thread::available_parallelism;
 
 use heddle_core::Ns;
-use heddle_sys::{cpu_list, scheduling};
+use heddle_sys::{cpu_list, processes, scheduling};
 use procfs::{CpuInfo, Current as _};
 
-use crate::{Burst, Host, ThreadUse, Use, service};
+use crate::{Burst, Group, Host, ThreadUse, Use, service};
 
 /// Describes this machine.
 pub(crate) fn describe() -> Host {
@@ -21,7 +23,7 @@ pub(crate) fn describe() -> Host {
 
 /// Returns the number of CPUs that are online.
 pub(crate) fn online_cpus() -> u32 {
-    let listed = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let listed = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let online = cpu_list::parse(&listed).map(|cpus| cpus.len()).unwrap_or_default();
     let or_own = || available_parallelism().map_or(1, usize::from);
     u32::try_from(if online == 0 { or_own() } else { online }).unwrap_or(1)
@@ -70,6 +72,7 @@ fn describe_thread(one: &Use, bursts: Vec<Burst>) -> ThreadUse {
         name: name.unwrap_or_else(|| one.name.clone()),
         policy: scheduling.map_or(0, |scheduling| scheduling.class as u32),
         nice: scheduling::nice(one.thread).ok().filter(|_| lives).unwrap_or_default(),
+        group: if lives { group(one.process) } else { Group::default() },
         cpus: allowed(one.thread).filter(|_| lives).unwrap_or_default(),
         cpu: one.cpu,
         run_queue: one.run_queue,
@@ -78,6 +81,50 @@ fn describe_thread(one: &Use, bursts: Vec<Burst>) -> ThreadUse {
         bursts,
         delayed_service: one.delayed,
     }
+}
+
+/// Returns the group in which a process shares CPUs.
+fn group(process: u32) -> Group {
+    match processes::cpu_cgroup(process) {
+        Some(folder) => in_cgroup(&folder),
+        None => automatic(process).unwrap_or_default(),
+    }
+}
+
+fn in_cgroup(folder: &Path) -> Group {
+    let weight =
+        |name: &str| Some((folder.join(name), fs::read_to_string(folder.join(name)).ok()?));
+    let found = weight("cpu.weight").or_else(|| weight("cpu.shares"));
+    let (file, weight) = found.unwrap_or_default();
+    Group {
+        name: folder.to_string_lossy().into_owned(),
+        file: file.to_string_lossy().into_owned(),
+        weight: weight.trim().into(),
+    }
+}
+
+/// Returns the automatic group of a process without a cgroup of its own, if the kernel has them switched on.
+fn automatic(process: u32) -> Option<Group> {
+    let on = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").ok()?;
+    let file = format!("/proc/{process}/autogroup");
+    let text = fs::read_to_string(&file).ok().filter(|_| on.trim() == "1")?;
+    let (name, weight) = text.trim().split_once(" nice ")?;
+    Some(Group { name: name.trim_start_matches('/').into(), file, weight: weight.into() })
+}
+
+/// Returns for how long quotas of CPU time have stopped a process's cgroup and those above it.
+pub(crate) fn throttled(process: u32) -> Ns {
+    let Some(folder) = processes::cpu_cgroup(process) else { return Ns::ZERO };
+    let of = |folder: &Path| {
+        let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().parse::<u64>().ok()
+        };
+        // Version 2 counts in microseconds, version 1 in nanoseconds.
+        value("throttled_usec ").map(Ns::from_us).or_else(|| value("throttled_time ").map(Ns))
+    };
+    folder.ancestors().filter_map(of).max().unwrap_or_default()
 }
 
 fn allowed(thread: u32) -> Option<String> {

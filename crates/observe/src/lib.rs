@@ -30,7 +30,8 @@ mod watch;
 pub use error::ObserveError;
 pub use features::{Feature, probe};
 pub use recording::{
-    Burst, Host, Lost, Protocol, Recording, RecordingError, Service, Socket, ThreadUse, Window,
+    Burst, Group, Host, Lost, Protocol, Recording, RecordingError, Service, Socket, ThreadUse,
+    Window,
 };
 pub use service::Target;
 pub use span::{Off, Span};

@@ -52,6 +52,8 @@ pub struct Service {
     pub processes: Vec<u32>,
     /// Its listening sockets, and its datagram sockets with a port.
     pub sockets: Vec<Socket>,
+    /// For how long its cgroup's quota of CPU time stopped it (`throttled_usec` in `cpu.stat`).
+    pub throttled: Ns,
 }
 
 /// A socket to which a service's requests come.
@@ -106,6 +108,8 @@ pub struct ThreadUse {
     pub policy: u32,
     /// Its nice value.
     pub nice: i32,
+    /// The group as a part of which it shares CPUs with others.
+    pub group: Group,
     /// The CPUs that it may use, as a list (`0-3`).
     pub cpus: String,
     /// CPU time.
@@ -120,6 +124,19 @@ pub struct ThreadUse {
     pub bursts: Vec<Burst>,
     /// For threads that ran while one of the service's was runnable and waited on the same CPU: for how long.
     pub delayed_service: Ns,
+}
+
+/// Threads that the kernel gives CPU time as one: nice values count only within a group. All fields are empty for the
+/// threads of the root group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Group {
+    /// A cgroup's path, or the name of an automatic group (`sched(7)`, a group for each session).
+    pub name: String,
+    /// The file that holds its weight.
+    pub file: String,
+    /// What that file holds.
+    pub weight: String,
 }
 
 /// One turn of a thread.

@@ -14,10 +14,12 @@ use rustix::net::sockopt::{socket_cookie, socket_reuseport};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::switches::readable;
+use serde::{Deserialize, Serialize};
+
 use crate::{ObserveError, Protocol, Service, Socket};
 
 /// What to watch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// Processes, with all their descendants; none: those that serve `ports`.
     pub processes: Vec<u32>,
@@ -73,6 +75,7 @@ pub(crate) fn find(target: &Target) -> Result<Resolved, ObserveError> {
         name: name_of(first),
         processes: members.into_iter().collect(),
         sockets: sockets.into_values().collect(),
+        ..Service::default()
     };
     Ok(Resolved { service, shares_ports })
 }

@@ -77,6 +77,8 @@ pub struct Span {
     pub first: bool,
     /// Whether other requests were read by its thread before it was answered: an event loop, or a pipeline.
     pub overlapped: bool,
+    /// Whether it was read before the request before it on the same connection was answered.
+    pub pipelined: bool,
     /// Whether another thread than the reader answered, and nothing shows that the reader woke that thread.
     pub unconfirmed: bool,
 }

@@ -77,6 +77,7 @@ pub struct Watch {
     refreshed: Ns,
     uses_before: Vec<Use>,
     dropped_before: u64,
+    throttled_before: Ns,
     spans: Vec<Span>,
     windows: Vec<Window>,
     in_flight: u64,
@@ -103,6 +104,8 @@ impl Watch {
         }
         let counting = heddle_bpf::count_run_time().ok();
         let (now, dropped_before) = (clock::now(), service::dropped_datagrams(&found.service));
+        let throttled_before =
+            found.service.processes.first().map_or(Ns::ZERO, |&one| host::throttled(one));
         let mut watch = Watch {
             target: target.clone(),
             service: found.service,
@@ -117,6 +120,7 @@ impl Watch {
             window_from: None,
             refreshed: now,
             dropped_before,
+            throttled_before,
             spans: Vec::new(),
             windows: Vec::new(),
             in_flight: 0,
@@ -211,6 +215,9 @@ impl Watch {
             self.calibrate()?;
         }
         let cost = self.budget.cost(self.work());
+        if let Some(&first) = self.service.processes.first() {
+            self.service.throttled = host::throttled(first) - self.throttled_before;
+        }
         self.close_window();
         self.refresh()?;
         let counts = self.spans_programs.counts();

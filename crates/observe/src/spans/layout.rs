@@ -29,6 +29,7 @@ pub(super) mod control {
 const FIRST: u64 = 1;
 const OVERLAPPED: u64 = 2;
 const UNCONFIRMED: u64 = 4;
+const PIPELINED: u64 = 8;
 
 /// Reads a request as the kernel's programs wrote it.
 pub(super) fn span(words: &[u64; REQUEST]) -> Span {
@@ -62,6 +63,7 @@ pub(super) fn span(words: &[u64; REQUEST]) -> Span {
         bytes_out: half(6),
         first: flags & FIRST != 0,
         overlapped: flags & OVERLAPPED != 0,
+        pipelined: flags & PIPELINED != 0,
         unconfirmed: flags & UNCONFIRMED != 0,
     }
 }
