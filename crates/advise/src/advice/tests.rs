@@ -1,0 +1,237 @@
+//! Advice on recordings of services whose behaviour is known, because it is computed here without the simulator.
+
+use heddle_core::{Ns, Rng};
+use heddle_observe::{Host, Protocol, Recording, Service, Socket, Span, ThreadUse, Window};
+
+use super::*;
+
+const PORT: u16 = 8000;
+const FIRST_PROCESS: u32 = 100;
+
+/// Sync workers that sleep for each request, each with a queue of its own or with one for all.
+struct Servers {
+    workers: usize,
+    shared: bool,
+    /// The mean time between arrivals.
+    gap: Ns,
+    requests: usize,
+    /// The demand of a request, by a random number from 0 to 999.
+    demand: fn(u64) -> Ns,
+}
+
+const SHORT_AND_LONG: Servers = Servers {
+    workers: 6,
+    shared: false,
+    gap: Ns::from_ms(10),
+    requests: 6_000,
+    demand: |random| if random < 50 { Ns::from_ms(200) } else { Ns::from_ms(10) },
+};
+
+impl Servers {
+    /// What an observer would see: connections are spread by a hash, each worker serves in order.
+    fn recording(&self) -> Recording {
+        let rng = Rng::new(5);
+        let uniform = || (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        let mut free = vec![Ns::ZERO; self.workers];
+        let mut now = Ns::from_secs(1000);
+        let start = now;
+        let mut spans = Vec::with_capacity(self.requests);
+        for number in 0..self.requests {
+            now = now + Ns((-(1.0 - uniform()).ln() * self.gap.0 as f64) as u64 + 1);
+            let worker = match self.shared {
+                true => (0..self.workers).min_by_key(|&worker| free[worker]).unwrap(),
+                false => (rng.next_u64() % self.workers as u64) as usize,
+            };
+            let received = now.max(free[worker]) + Ns::from_us(20);
+            let demand = (self.demand)(rng.next_u64() % 1000);
+            free[worker] = received + demand;
+            let process = FIRST_PROCESS + worker as u32;
+            let mut span = Span {
+                connection: number as u64 + 1,
+                port: PORT,
+                arrived: now,
+                ready: now,
+                received,
+                answered: free[worker],
+                cpu: Ns::from_us(200),
+                reader: process,
+                writer: process,
+                process,
+                reads: 1,
+                writes: 1,
+                first: true,
+                ..Span::default()
+            };
+            span.off.sleep = demand - span.cpu;
+            spans.push(span);
+        }
+        let processes: Vec<u32> = (0..self.workers as u32).map(|k| FIRST_PROCESS + k).collect();
+        let socket = |owners: Vec<u32>| Socket {
+            inode: 7_000 + u64::from(owners[0]),
+            protocol: Protocol::Tcp,
+            port: PORT,
+            owners,
+            shares_port: !self.shared,
+            ..Socket::default()
+        };
+        let sockets = match self.shared {
+            true => vec![socket(processes.clone())],
+            false => processes.iter().map(|&process| socket(vec![process])).collect(),
+        };
+        Recording {
+            host: Host { processor: "test".into(), kernel: "6".into(), cpus: 2 },
+            service: Service { name: "server".into(), processes, sockets, ..Service::default() },
+            windows: vec![Window { from: start, to: now }],
+            spans,
+            ..Recording::default()
+        }
+    }
+
+    fn advice(&self) -> Advice {
+        ask(&self.recording(), "p90 < 20ms")
+    }
+}
+
+fn ask(recording: &Recording, slo: &str) -> Advice {
+    let options = Options { slo: Some(slo.parse().unwrap()), ..Options::default() };
+    advise(recording, &options, |_, _| {}).unwrap().0
+}
+
+#[test]
+fn queues_of_their_own_behind_a_hash_want_the_idle_worker() {
+    let advice = SHORT_AND_LONG.advice();
+    assert_eq!(advice.declined, None);
+    let best = advice.best().expect("something helps");
+    assert!(
+        matches!(&best.change, Change::Steer { policy, .. } if policy == "jiq" || policy == "jsq"),
+        "{best:?}"
+    );
+    assert!(best.ratio.low > 2.0, "{:?}", best.ratio);
+    assert_eq!(
+        best.apply.as_deref().map(|command| command.starts_with("heddle steer attach --port 8000")),
+        Some(true)
+    );
+    assert!(best.undo.is_some());
+    let check = advice.self_check.expect("it was checked");
+    assert!(check.passes(), "{check:?}");
+}
+
+#[test]
+fn a_shared_queue_is_as_good_as_it_gets() {
+    let advice = Servers { shared: true, ..SHORT_AND_LONG }.advice();
+    assert_eq!(advice.declined, None);
+    assert_eq!(advice.best(), None, "{:?}", advice.options.first());
+    assert_eq!(advice.options[0].change, Change::Nothing);
+    assert!(advice.options.iter().all(|option| !matches!(option.change, Change::Steer { .. })));
+}
+
+#[test]
+fn an_idle_service_needs_nothing() {
+    let idle = Servers {
+        gap: Ns::from_ms(100),
+        demand: |_| Ns::from_ms(10),
+        requests: 3_000,
+        ..SHORT_AND_LONG
+    };
+    let advice = idle.advice();
+    assert_eq!(advice.declined, None);
+    assert_eq!(advice.best(), None, "{:?}", advice.options.first());
+}
+
+#[test]
+fn two_classes_are_named_and_can_be_asked_for() {
+    let recording = SHORT_AND_LONG.recording();
+    let advice = ask(&recording, "p90(long) < 1s");
+    assert_eq!((advice.class.as_str(), advice.declined), ("long", None));
+    let wrong = Options { slo: Some("p90(medium) < 1s".parse().unwrap()), ..Options::default() };
+    let error = advise(&recording, &wrong, |_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("medium") && error.contains("short, long"), "{error}");
+}
+
+#[test]
+fn a_model_that_does_not_explain_the_present_is_not_used() {
+    let mut recording = SHORT_AND_LONG.recording();
+    // Requests wait although their workers are idle: for something that is not seen.
+    for span in &mut recording.spans {
+        span.arrived = span.arrived - Ns::from_ms(300);
+    }
+    recording
+        .spans
+        .iter_mut()
+        .step_by(3)
+        .for_each(|span| span.arrived = span.arrived - Ns::from_ms(500));
+    recording.windows[0].from = recording.windows[0].from - Ns::from_secs(1);
+    let advice = ask(&recording, "p90 < 20ms");
+    assert!(advice.declined.is_some(), "{advice:?}");
+    assert!(advice.options.is_empty());
+}
+
+#[test]
+fn it_declines_what_it_cannot_know() {
+    let good = SHORT_AND_LONG.recording();
+    let declined = |change: &dyn Fn(&mut Recording)| {
+        let mut recording = good.clone();
+        change(&mut recording);
+        ask(&recording, "p90 < 20ms").declined
+    };
+    assert_eq!(declined(&|_| {}), None);
+    assert_eq!(declined(&|r| r.spans.clear()), Some(Decline::NoRequests));
+    assert!(matches!(declined(&|r| r.lost.records = 100), Some(Decline::Lost { .. })));
+    let pipelined =
+        |r: &mut Recording| r.spans.iter_mut().step_by(10).for_each(|span| span.pipelined = true);
+    assert!(matches!(declined(&pipelined), Some(Decline::Entangled { .. })));
+    let unconfirmed =
+        |r: &mut Recording| r.spans.iter_mut().step_by(10).for_each(|span| span.unconfirmed = true);
+    assert!(matches!(declined(&unconfirmed), Some(Decline::Entangled { .. })));
+    assert!(matches!(
+        declined(&|r| r.service.throttled = Ns::from_secs(100)),
+        Some(Decline::Throttled { .. })
+    ));
+    let half = |r: &mut Recording| {
+        let mut number = 0;
+        let middle = r.spans[r.spans.len() / 2].arrived;
+        r.spans.retain(|span| {
+            number += 1;
+            span.arrived < middle || number % 2 == 0
+        });
+    };
+    assert!(matches!(declined(&half), Some(Decline::Unsteady { .. })));
+    assert!(matches!(
+        declined(&|r| r.spans.truncate(50)),
+        Some(Decline::TooFew { .. } | Decline::Unsteady { .. })
+    ));
+}
+
+#[test]
+fn with_few_requests_it_speaks_of_a_lower_quantile() {
+    let advice = ask(&SHORT_AND_LONG.recording(), "p99.9 < 1s");
+    assert!(
+        (advice.quantile - 0.95).abs() < 1e-9 || (advice.quantile - 0.9).abs() < 1e-9,
+        "{}",
+        advice.quantile
+    );
+    assert!(advice.notes.iter().any(|note| note.contains("p99.9")), "{:?}", advice.notes);
+}
+
+#[test]
+fn a_noisy_neighbour_is_named() {
+    let mut recording = SHORT_AND_LONG.recording();
+    recording.threads.push(ThreadUse {
+        thread: 900,
+        process: 900,
+        name: "noisy\u{1b}[31m".into(),
+        cpu: Ns(recording.watched().0 / 2),
+        delayed_service: Ns::from_secs(1),
+        bursts: vec![heddle_observe::Burst { slept: Ns::from_ms(2), ran: Ns::from_ms(2) }; 100],
+        ..ThreadUse::default()
+    });
+    let model = extract::model(&recording, None, None);
+    assert_eq!(model.neighbours[0].process, 900);
+    let changes = options::of(&model);
+    let nice = changes
+        .iter()
+        .find(|change| matches!(change, Change::Nice { .. }))
+        .expect("it is an option");
+    assert!(!nice.to_string().contains('\u{1b}'), "{nice}");
+    assert_eq!(nice.undo().as_deref(), Some("renice -n 0 -p $(ls /proc/900/task)"));
+}

@@ -1,0 +1,245 @@
+//! Replays a model under a change.
+
+use heddle_core::{Class, CpuId, CpuSet, Ns, Rng};
+use heddle_observe::Protocol;
+use heddle_sim::service::{self, Background, Delays, Phase, Service, Steer};
+use heddle_steer::native::{NativePolicy, Simulated};
+use heddle_steer::policy::split_params;
+
+use crate::AdviseError;
+use crate::model::{Model, Neighbour, Request, WorkerKind};
+use crate::options::Change;
+use crate::predict::Cpus;
+
+/// Neighbours that take less of a CPU are left out of a replay.
+const NOTICEABLE: f64 = 0.005;
+
+/// Replays `requests` and returns the time that each took; [`Ns::MAX`] if it was not answered.
+pub fn responses(
+    model: &Model,
+    requests: &[Request],
+    change: &Change,
+    cpus: Cpus,
+    seed: u64,
+) -> Result<Vec<Ns>, AdviseError> {
+    let mut policy = policy(model, change)?;
+    let mut service = describe(model, requests, change, cpus, seed);
+    if let Some(policy) = &mut policy {
+        // A datagram is steered by itself, a connection once.
+        let per_connection = model.protocol == Protocol::Tcp;
+        service.steer = Steer::Policy { policy, per_connection };
+    }
+    Ok(service::replay(&mut service)?.responses)
+}
+
+fn describe<'p>(
+    model: &Model,
+    requests: &[Request],
+    change: &Change,
+    cpus: Cpus,
+    seed: u64,
+) -> Service<'p> {
+    let (queues, workers) = places(model, change);
+    let count = match cpus {
+        Cpus::Ample => workers.len().max(1),
+        Cpus::Host => model.host.cpus.max(1) as usize,
+    };
+    Service {
+        cpus: count,
+        policy: fair_class(count),
+        queues,
+        workers: workers
+            .into_iter()
+            .enumerate()
+            .map(|(number, worker)| service::Worker {
+                cpus: match cpus {
+                    Cpus::Ample => only(number),
+                    Cpus::Host => CpuSet::first(count),
+                },
+                ..worker
+            })
+            .collect(),
+        others: if cpus == Cpus::Host { others(model, change, count) } else { vec![] },
+        requests: requests.iter().map(|request| replayed(request, cpus, change)).collect(),
+        steer: match change {
+            // The hash spreads connections over all workers anew.
+            Change::Workers { .. } if queues > 1 => Steer::HashConnection,
+            _ => Steer::Recorded,
+        },
+        delays: delays(model, cpus),
+        closed: false,
+        seed,
+    }
+}
+
+/// Returns the kernel's fair class on so many CPUs: the slice grows with them (`kernel/sched/fair.c`), and most
+/// distributions have 250 ticks a second.
+fn fair_class(cpus: usize) -> String {
+    let slice = 700 * (1 + u64::from(cpus.clamp(1, 8).ilog2()));
+    format!("eevdf:slice={slice}us,tick=4ms")
+}
+
+fn only(cpu: usize) -> CpuSet {
+    let mut set = CpuSet::EMPTY;
+    set.insert(CpuId(cpu as u16));
+    set
+}
+
+/// Returns the number of queues, and the workers on them.
+fn places(model: &Model, change: &Change) -> (usize, Vec<service::Worker>) {
+    let worker = |queue, kind, nice| service::Worker {
+        queue,
+        kind: match kind {
+            WorkerKind::Sync => service::WorkerKind::Sync,
+            WorkerKind::EventLoop => service::WorkerKind::EventLoop,
+        },
+        cpus: CpuSet::EMPTY,
+        nice,
+        class: Class::LC,
+    };
+    let as_they_are = model.workers.iter().map(|one| worker(one.queue, one.kind, one.nice));
+    match change {
+        Change::SharedSocket => {
+            (1, as_they_are.map(|one| service::Worker { queue: 0, ..one }).collect())
+        }
+        // New workers have queues of their own if the present ones have.
+        Change::Workers { from, to } => {
+            let own = model.queues.len() > 1;
+            let nice = model.workers.first().map_or(0, |worker| worker.nice);
+            let more = (*from..*to).map(|number| {
+                worker(
+                    if own { model.queues.len() + number - from } else { 0 },
+                    WorkerKind::Sync,
+                    nice,
+                )
+            });
+            let queues = if own { model.queues.len() + to - from } else { model.queues.len() };
+            (queues, as_they_are.chain(more).collect())
+        }
+        Change::Nothing | Change::Steer { .. } | Change::Nice { .. } | Change::Weight { .. } => {
+            (model.queues.len(), as_they_are.collect())
+        }
+    }
+}
+
+fn replayed(request: &Request, cpus: Cpus, change: &Change) -> service::Request {
+    // With CPUs of their own, workers still wait as long for CPUs as was observed.
+    let sleep = match cpus {
+        Cpus::Ample => request.sleep + request.run_queue,
+        Cpus::Host => request.sleep,
+    };
+    let half = Ns(request.cpu.0 / 2);
+    let phases = match sleep {
+        Ns::ZERO => vec![Phase::Run(request.cpu.max(Ns(1)))],
+        _ => vec![
+            Phase::Run(half.max(Ns(1))),
+            Phase::Wait(sleep),
+            Phase::Run((request.cpu - half).max(Ns(1))),
+        ],
+    };
+    service::Request {
+        arrival: request.arrived,
+        connection: request.connection,
+        recorded_queue: match change {
+            Change::SharedSocket => Some(0),
+            _ => Some(request.queue),
+        },
+        kind: request.class.into(),
+        class: Class::LC,
+        phases,
+        ..service::Request::default()
+    }
+}
+
+fn policy(model: &Model, change: &Change) -> Result<Option<Simulated>, AdviseError> {
+    let Change::Steer { policy, .. } = change else { return Ok(None) };
+    let (name, params) = split_params(policy);
+    let native = NativePolicy::shipped(name, params).map_err(AdviseError::Policy)?;
+    // The operations of Heddle's own datagrams: get, and scan for the longer class.
+    let types = if model.classes.len() > 1 { vec![1, 3] } else { vec![1] };
+    Ok(Some(Simulated::new(native, types)))
+}
+
+/// Returns the delays of workers. Those that were observed include waits for a CPU, which a replay with the host's
+/// CPUs adds itself.
+fn delays(model: &Model, cpus: Cpus) -> Delays {
+    let [wake, turnaround] = match cpus {
+        Cpus::Ample => [model.wake.clone(), model.turnaround.clone()],
+        Cpus::Host => [&model.wake, &model.turnaround].map(|times| lower_half(times)),
+    };
+    Delays { wake, turnaround }
+}
+
+fn lower_half(times: &[Ns]) -> Vec<Ns> {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times.truncate(times.len().div_ceil(2));
+    times
+}
+
+fn others(model: &Model, change: &Change, cpus: usize) -> Vec<Background> {
+    let loud = model.neighbours.iter().filter(|one| one.share >= NOTICEABLE);
+    let background = |one: &Neighbour| Background {
+        bursts: match one.bursts.is_empty() {
+            // It never slept.
+            true => vec![(Ns::ZERO, Ns::from_secs(1))],
+            false => one.bursts.iter().map(|burst| (burst.slept, burst.ran.max(Ns(1)))).collect(),
+        },
+        nice: nice(model, one, change),
+        cpus: CpuSet::first(cpus),
+        class: Class::LC,
+    };
+    loud.map(background).collect()
+}
+
+/// Returns the nice value of a neighbour under a change. The weight of a group is that of its only thread.
+fn nice(model: &Model, one: &Neighbour, change: &Change) -> i32 {
+    let group = |process: u32| {
+        model.neighbours.iter().find(|other| other.process == process).map(|other| &other.group)
+    };
+    match change {
+        Change::Nice { process, to, .. } if *process == one.process => *to,
+        Change::Weight { process, .. } if group(*process) == Some(&one.group) => 19,
+        _ => one.nice,
+    }
+}
+
+/// Resamples a trace: blocks of it, drawn with replacement, one after the other. What follows from the order within a
+/// block stays (Künsch 1989, the block bootstrap).
+pub fn resample(requests: &[Request], blocks: usize, rng: &Rng) -> Vec<Request> {
+    let (Some(first), Some(last)) = (requests.first(), requests.last()) else { return vec![] };
+    let length = Ns((last.arrived - first.arrived).0 / blocks.max(1) as u64 + 1);
+    let mut drawn = Vec::with_capacity(requests.len());
+    for number in 0..blocks as u64 {
+        let from = first.arrived + length * (rng.next_u64() % blocks.max(1) as u64);
+        let begin = requests.partition_point(|request| request.arrived < from);
+        let end = requests.partition_point(|request| request.arrived < from + length);
+        let moved = |request: &Request| Request {
+            arrived: request.arrived - from + length * number,
+            ..*request
+        };
+        drawn.extend(requests[begin..end].iter().map(moved));
+    }
+    drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resampled_trace_is_in_order_and_as_long() {
+        let requests: Vec<Request> = (0..1000)
+            .map(|n| Request { arrived: Ns(1000 + n * 10), cpu: Ns(n), ..Request::default() })
+            .collect();
+        let drawn = resample(&requests, 10, &Rng::new(3));
+        assert!(drawn.is_sorted_by_key(|request| request.arrived));
+        assert!(drawn.len().abs_diff(1000) <= 10, "{}", drawn.len());
+        assert!(drawn.last().unwrap().arrived <= Ns(10_010));
+        assert_ne!(
+            drawn.iter().map(|r| r.cpu).collect::<Vec<_>>(),
+            requests.iter().map(|r| r.cpu).collect::<Vec<_>>()
+        );
+        assert!(resample(&[], 10, &Rng::new(3)).is_empty());
+    }
+}
