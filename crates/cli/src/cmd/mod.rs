@@ -11,6 +11,7 @@ use heddle_probes::toolchain::Language;
 
 use crate::exit::Outcome;
 
+mod advise;
 mod agent;
 mod bench;
 mod cargo;
@@ -40,6 +41,8 @@ pub enum Command {
     Doctor(doctor::Args),
     /// List the policies and their parameters.
     Policies(policies::Args),
+    /// See what would help a running service; prove that it did.
+    Advise(advise::Args),
     /// Choose which socket of a running server gets a request.
     #[command(subcommand, arg_required_else_help = true, after_help = steer::EXAMPLES)]
     Steer(steer::Steer),
@@ -86,6 +89,7 @@ impl Command {
             Self::Demo(args) => demo::run(args),
             Self::Doctor(args) => doctor::run(args),
             Self::Policies(args) => policies::run(args),
+            Self::Advise(args) => advise::run(args),
             Self::Steer(steer) => steer.run(),
             Self::Agent(agent) => agent.run(),
             Self::Run(args) => run::run(args),

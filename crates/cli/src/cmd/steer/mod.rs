@@ -15,6 +15,7 @@ mod map;
 mod map_values;
 mod packets;
 mod policy;
+pub mod port;
 mod replace;
 mod selector;
 mod stats;
