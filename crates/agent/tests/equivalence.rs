@@ -6,7 +6,7 @@
 use heddle_agent::Backend;
 use heddle_agent::model::machine::{Machine, ModelEnclave, Spec};
 use heddle_agent::policy::{Scheduler, Settings};
-use heddle_core::{CpuId, Ns, Policy, Rng, Step, StepKind, TaskId};
+use heddle_core::{CpuId, Event, EventKind, Layer, Ns, Policy, Rng, TaskId};
 use heddle_policies::Visitor;
 use heddle_sim::costs::Dispatcher;
 use heddle_sim::workload::Arrivals;
@@ -77,9 +77,9 @@ struct Schedule<'a> {
 }
 
 impl Visitor for Schedule<'_> {
-    type Out = Vec<Step>;
+    type Out = Vec<Event>;
 
-    fn visit<P: Policy>(self, policy: P) -> Vec<Step> {
+    fn visit<P: Policy>(self, policy: P) -> Vec<Event> {
         let machine = Machine::flat(self.cpus.into());
         let enclave = machine.enclave(Spec::of((0..self.cpus).map(CpuId))).unwrap();
         enclave.attach().unwrap();
@@ -168,44 +168,44 @@ impl<P: Policy> Play<'_, P> {
     }
 }
 
-/// Numbers threads in the order of their arrival, as the simulator does. Slots are reused.
-fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
+/// Numbers threads in the order of their arrival, as the simulator does, and states its layer. Slots are reused.
+fn numbered(mut steps: Vec<Event>) -> Vec<Event> {
     let (mut born, mut numbers) = (0, HashMap::new());
     for step in &mut steps {
-        if step.what == StepKind::New {
-            numbers.insert(step.task, born);
+        if step.kind == EventKind::New {
+            numbers.insert(step.who, born);
             born += 1;
         }
-        step.task = numbers[&step.task];
+        *step = Event { who: numbers[&step.who], ..step.of(Layer::Sim) };
     }
     steps
 }
 
 /// Removes the steps by which an ending thread goes to sleep first, as the kernel reports it.
-fn without_last_sleep(steps: Vec<Step>) -> Vec<Step> {
+fn without_last_sleep(steps: Vec<Event>) -> Vec<Event> {
     let ends = |at: usize| {
         let (step, next) = (&steps[at], steps.get(at + 1));
-        let dies = next.is_some_and(|next| next.task == step.task && next.what == StepKind::Exit);
-        step.what == StepKind::Block && dies
+        let dies = next.is_some_and(|next| next.who == step.who && next.kind == EventKind::Exit);
+        step.kind == EventKind::Block && dies
     };
     (0..steps.len()).filter(|&at| !ends(at)).map(|at| steps[at]).collect()
 }
 
 /// Sorts the steps of each instant by CPU: an agent commits its decisions for several CPUs at once, the simulator
 /// goes from one to the next.
-fn by_cpu(mut steps: Vec<Step>) -> Vec<Step> {
+fn by_cpu(mut steps: Vec<Event>) -> Vec<Event> {
     steps.sort_by_key(|step| (step.at, step.cpu));
     steps
 }
 
 /// Returns the first difference, with the steps before it.
-fn difference(simulated: &[Step], scheduled: &[Step]) -> Option<String> {
+fn difference(simulated: &[Event], scheduled: &[Event]) -> Option<String> {
     let steps = simulated.len().max(scheduled.len());
     let at = (0..steps).find(|&i| simulated.get(i) != scheduled.get(i))?;
     let mut text = format!("step {at} of {} simulated and {}:\n", simulated.len(), scheduled.len());
     for i in at.saturating_sub(8)..(at + 4).min(steps) {
-        let show = |step: Option<&Step>| {
-            step.map_or("-".into(), |s| format!("{:>9} {} {:>3} {}", s.at.0, s.cpu, s.task, s.what))
+        let show = |step: Option<&Event>| {
+            step.map_or("-".into(), |s| format!("{:>9} {} {:>3} {}", s.at.0, s.cpu, s.who, s.kind))
         };
         let mark = if i == at { '>' } else { ' ' };
         writeln!(text, "{mark} {:<32} {}", show(simulated.get(i)), show(scheduled.get(i))).unwrap();

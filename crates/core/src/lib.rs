@@ -10,7 +10,7 @@
 //! - [`driver`]: how every hook calls a policy, checks its answers and records its steps.
 //! - [`SteeringPolicy`]: where an arriving request goes, for code that does not know what decides it.
 //! - [`line`](mod@line): what an executor is working on, as shared by programs, steering policies and agents.
-//! - [`Step`]: a step of a schedule, as hooks record it.
+//! - [`Event`]: an event of any layer, as hooks record it; [`Histogram`]: durations in buckets.
 //!
 //! # Invariants
 //!
@@ -25,25 +25,27 @@
 
 mod cpu;
 pub mod driver;
+mod event;
 pub mod glob;
+mod histogram;
 pub mod line;
 mod list;
 mod params;
 mod policy;
 mod steer;
-mod step;
 mod task;
 mod time;
 mod tree;
 
 pub use cpu::{CpuId, CpuInfo, CpuSet, Topology};
+pub use event::{Event, EventKind, Layer, UnknownEvent};
+pub use histogram::{AtomicHistogram, Histogram};
 pub use list::TaskList;
 pub use params::{ParamError, ParamNames, Params};
 pub use policy::{
     Balance, BestEffort, Cx, Dispatch, Enqueue, FairTerms, Host, Model, Policy, Resched, Rng,
 };
 pub use steer::{Arrival, Choice, Executors, SteeringPolicy};
-pub use step::{Step, StepKind};
 pub use task::{Class, TaskAttrs, TaskId, TaskSlot, Var, nice_weight};
 pub use time::{Ns, ParseNsError};
 pub use tree::{TaskTree, TreeNode, TreeTask};

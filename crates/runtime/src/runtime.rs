@@ -44,7 +44,7 @@ impl Runtime {
     /// runtime.record(10_000);
     /// runtime.run(|| heddle_rt::spawn(heddle_rt::yield_now).join().unwrap());
     /// for step in runtime.recorded().steps {
-    ///     println!("{} {} task {} {}", step.at, step.cpu, step.task, step.what);
+    ///     println!("{} {} task {} {}", step.at, step.cpu, step.who, step.kind);
     /// }
     /// # Ok::<(), heddle_rt::ConfigError>(())
     /// ```

@@ -1,10 +1,10 @@
 //! The schedule itself, step by step: when each task was queued, ran, waited and ended; see [`crate::Runtime::record`].
 //! Requires the feature `trace`; without it the scheduler's notes compile to nothing.
 
-pub use heddle_core::StepKind;
+pub use heddle_core::EventKind;
 
 #[cfg(feature = "trace")]
-pub use heddle_core::Step;
+pub use heddle_core::Event;
 #[cfg(feature = "trace")]
 pub use recorder::Trace;
 
@@ -22,15 +22,15 @@ impl Recorder {
     pub(crate) fn name(&self, _: &crate::task::Entity) {}
 
     #[inline(always)]
-    pub(crate) fn note(&self, _: usize, _: &crate::task::Entity, _: StepKind) {}
+    pub(crate) fn note(&self, _: usize, _: &crate::task::Entity, _: EventKind) {}
 }
 
 #[cfg(feature = "trace")]
 mod recorder {
-    use super::{Step, StepKind};
+    use super::{Event, EventKind};
     use crate::preempt::NoPreempt;
     use crate::task::Entity;
-    use heddle_core::CpuId;
+    use heddle_core::{CpuId, Layer};
     use heddle_sync::SpinLock;
     use heddle_sys::clock;
     use std::cell::UnsafeCell;
@@ -40,7 +40,7 @@ mod recorder {
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Trace {
         /// The steps, in order: exact within one queue, and between queues up to the time that taking the note takes.
-        pub steps: Vec<Step>,
+        pub steps: Vec<Event>,
         /// The number of further steps for which there was no room.
         pub lost: u64,
     }
@@ -63,10 +63,12 @@ mod recorder {
         }
 
         /// Something happens to `task` now. Preemption is off.
-        pub(crate) fn note(&self, cpu: usize, task: &Entity, what: StepKind) {
-            let (cpu, task) = (CpuId(cpu as u16), task.number.load(Ordering::Relaxed));
+        pub(crate) fn note(&self, cpu: usize, task: &Entity, kind: EventKind) {
+            let (cpu, task) = (CpuId(cpu as u16), task.number.load(Ordering::Relaxed) as u32);
             self.with(|kept| match kept.steps.len() < kept.steps.capacity() {
-                true => kept.steps.push(Step { at: clock::now(), cpu, task, what }),
+                true => {
+                    kept.steps.push(Event::task(clock::now(), cpu, task, kind).of(Layer::Runtime))
+                }
                 false => kept.lost += 1,
             });
         }

@@ -3,7 +3,7 @@
 #![cfg(all(virtual_time, feature = "trace"))]
 
 use heddle_core::{Ns, TaskAttrs};
-use heddle_rt::trace::StepKind::{self, Block, Exit, New, Preempted, Start, Wakeup, Yield};
+use heddle_rt::trace::EventKind::{self, Block, Exit, New, Preempted, Start, Wakeup, Yield};
 use heddle_rt::virtual_time::{Job, Kind, Step, schedule};
 
 /// Jobs by arrival and service, in microseconds.
@@ -21,7 +21,7 @@ fn run(us: u64) -> Step {
 }
 
 /// The schedule of `jobs` on one CPU, the same whether they are threads or futures.
-fn same(policy: &str, jobs: &[Job]) -> Vec<heddle_core::Step> {
+fn same(policy: &str, jobs: &[Job]) -> Vec<heddle_core::Event> {
     let of = |kind| schedule(kind, policy, 1, jobs).unwrap();
     let threads = of(Kind::Threads);
     let futures = of(Kind::Futures);
@@ -30,16 +30,16 @@ fn same(policy: &str, jobs: &[Job]) -> Vec<heddle_core::Step> {
     threads
 }
 
-/// The schedule of `jobs` as (microsecond, task, what).
-fn steps(policy: &str, jobs: &[Job]) -> Vec<(u64, u64, StepKind)> {
+/// The schedule of `jobs` as (microsecond, task, kind).
+fn steps(policy: &str, jobs: &[Job]) -> Vec<(u64, u32, EventKind)> {
     let us = |at: Ns| {
         assert!(at.0.is_multiple_of(1000), "{at}");
         at.0 / 1000
     };
-    same(policy, jobs).iter().map(|e| (us(e.at), e.task, e.what)).collect()
+    same(policy, jobs).iter().map(|e| (us(e.at), e.who, e.kind)).collect()
 }
 
-fn check(policy: &str, jobs: &[Job], expected: &[(u64, u64, StepKind)]) {
+fn check(policy: &str, jobs: &[Job], expected: &[(u64, u32, EventKind)]) {
     let steps = steps(policy, jobs);
     let first = steps.iter().zip(expected).position(|(a, b)| a != b);
     assert_eq!(steps, expected, "{policy}, first difference at {first:?}");
@@ -240,7 +240,7 @@ fn equal_workloads_have_equal_schedules() {
     for policy in ["fifo", "round-robin:quantum=10us", "work-stealing", "two-queue:quantum=10us"] {
         let first = same(policy, &mixed);
         assert_eq!(first, same(policy, &mixed), "{policy}");
-        let exits = first.iter().filter(|e| e.what == Exit).count();
+        let exits = first.iter().filter(|e| e.kind == Exit).count();
         assert_eq!(exits, mixed.len(), "{policy}");
     }
 }

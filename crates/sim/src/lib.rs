@@ -29,7 +29,7 @@ pub mod theory;
 pub mod validate;
 pub mod workload;
 
-pub use engine::{Recorder, Step, StepKind, Watch};
+pub use engine::{Event, EventKind, Recorder, Watch};
 pub use error::SimError;
 pub use machine::Machine;
 pub use outcome::{Counts, Estimate, Outcome, PartOutcome, Shares, Unstable};

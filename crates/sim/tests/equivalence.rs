@@ -4,7 +4,7 @@
 //! workload advances (`heddle_rt::virtual_time`); built by `scripts/test-virtual` only.
 #![cfg(virtual_time)]
 
-use heddle_core::{Class, Ns, Rng, Step, StepKind, TaskAttrs};
+use heddle_core::{Class, Event, EventKind, Layer, Ns, Rng, TaskAttrs};
 use heddle_rt::virtual_time::{Job, Kind, Step as Does, schedule};
 use heddle_sim::workload::Arrivals;
 use heddle_sim::{Recorder, Scenario, run_watched};
@@ -75,28 +75,29 @@ fn write_trace(name: &str, jobs: &[Job]) -> PathBuf {
 }
 
 /// Returns the simulator's schedule. Whether so few requests look stable does not matter here.
-fn simulated(scenario: &Scenario) -> Vec<Step> {
+fn simulated(scenario: &Scenario) -> Vec<Event> {
     run_watched(scenario, Recorder::new(STEPS)).unwrap().1.steps
 }
 
 /// Asserts that futures are scheduled as threads are, and returns that schedule.
-fn ran(policy: &str, cpus: u16, jobs: &[Job]) -> Vec<Step> {
+fn ran(policy: &str, cpus: u16, jobs: &[Job]) -> Vec<Event> {
     let of = |kind| schedule(kind, policy, cpus, jobs).unwrap_or_else(|error| panic!("{error}"));
     let (threads, futures) = (of(Kind::Threads), of(Kind::Futures));
     if let Some(text) = difference(&threads, &futures) {
         panic!("{policy}, {cpus} CPUs, threads and not the simulator, and futures: {text}");
     }
-    threads
+    // Apart from the layer, they are to be equal.
+    threads.into_iter().map(|step| step.of(Layer::Sim)).collect()
 }
 
 /// Returns the first difference with its context, if there is one.
-fn difference(simulated: &[Step], ran: &[Step]) -> Option<String> {
+fn difference(simulated: &[Event], ran: &[Event]) -> Option<String> {
     let steps = simulated.len().max(ran.len());
     let at = (0..steps).find(|&i| simulated.get(i) != ran.get(i))?;
     let mut text = format!("step {at} of {} simulated and {} run:\n", simulated.len(), ran.len());
     for i in at.saturating_sub(8)..(at + 4).min(steps) {
-        let show = |step: Option<&Step>| {
-            step.map_or("-".into(), |s| format!("{:>9} {} {:>3} {}", s.at.0, s.cpu, s.task, s.what))
+        let show = |step: Option<&Event>| {
+            step.map_or("-".into(), |s| format!("{:>9} {} {:>3} {}", s.at.0, s.cpu, s.who, s.kind))
         };
         let mark = if i == at { '>' } else { ' ' };
         writeln!(text, "{mark} {:<32} {}", show(simulated.get(i)), show(ran.get(i))).unwrap();
@@ -137,7 +138,7 @@ fn check(name: &str, cpus: u16, jobs: &[Job]) {
     over_all_policies(cpus, |policy| {
         let arrivals = Arrivals::Trace(trace.clone());
         let simulated = simulated(&Scenario { arrivals, ..machine(policy, cpus, "1us") });
-        assert_eq!(simulated.iter().filter(|s| s.what == StepKind::Exit).count(), jobs.len());
+        assert_eq!(simulated.iter().filter(|s| s.kind == EventKind::Exit).count(), jobs.len());
         difference(&simulated, &ran(policy, cpus, jobs))
     });
     std::fs::remove_file(trace).unwrap();
@@ -164,24 +165,24 @@ fn simultaneous_events_happen_in_the_same_order() {
 
 /// Returns what the clients of a closed loop did, so that the runtime's tasks do the same; clients
 /// still active at the end continue for a while.
-fn clients(steps: &[Step]) -> Vec<Job> {
+fn clients(steps: &[Event]) -> Vec<Job> {
     const A_WHILE: Ns = Ns::from_ms(10);
     let mut jobs: Vec<Job> = Vec::new();
     // Work since the last sleep, and since when the task runs or sleeps.
     let mut states: Vec<(Ns, Ns)> = Vec::new();
     for step in steps {
-        let task = step.task as usize;
-        if step.what == StepKind::New {
+        let task = step.who as usize;
+        if step.kind == EventKind::New {
             jobs.push(Job { at: step.at, ..Job::default() });
             states.push((Ns::ZERO, step.at));
         }
         let (worked, since) = &mut states[task];
-        match step.what {
-            StepKind::Preempted | StepKind::Block => *worked += step.at - *since,
-            StepKind::Wakeup => jobs[task].steps.push(Does::Block(step.at - *since)),
+        match step.kind {
+            EventKind::Preempted | EventKind::Block => *worked += step.at - *since,
+            EventKind::Wakeup => jobs[task].steps.push(Does::Block(step.at - *since)),
             _ => {}
         }
-        if step.what == StepKind::Block {
+        if step.kind == EventKind::Block {
             jobs[task].steps.push(Does::Run(std::mem::take(worked)));
         }
         *since = step.at;

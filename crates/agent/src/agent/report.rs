@@ -4,7 +4,7 @@ use super::AgentMode;
 use super::share::{SHARE, Spent};
 use crate::fair::FairReport;
 use crate::model::{Outcome, Phase};
-use crate::policy::{Counts, Histogram, Tally};
+use crate::policy::{Counts, Delays, Tally};
 use crate::{Backend, Traits};
 use heddle_core::Ns;
 use serde::{Deserialize, Serialize};
@@ -174,16 +174,16 @@ pub struct Delay {
     pub max_ns: u64,
 }
 
-impl From<&Histogram> for Delay {
-    fn from(times: &Histogram) -> Delay {
-        let at = |share| times.quantile(share).0;
+impl From<&Delays> for Delay {
+    fn from(delays: &Delays) -> Delay {
+        let at = |share| delays.quantile(share).0;
         Delay {
-            count: times.len(),
+            count: delays.times.count(),
             p50_ns: at(0.5),
             p90_ns: at(0.9),
             p99_ns: at(0.99),
             p999_ns: at(0.999),
-            max_ns: times.longest().0,
+            max_ns: delays.longest.0,
         }
     }
 }
@@ -248,6 +248,6 @@ fn outcomes(counts: &Counts) -> BTreeMap<String, u64> {
 }
 
 fn classes(tally: &Tally) -> Vec<ClassReport> {
-    let all = tally.delays.iter().enumerate().filter(|(_, times)| !times.is_empty());
+    let all = tally.delays.iter().enumerate().filter(|(_, delays)| !delays.times.is_empty());
     all.map(|(class, times)| ClassReport { class, delay: times.into() }).collect()
 }

@@ -3,12 +3,12 @@
 use super::Scheduler;
 use super::view::View;
 use heddle_core::driver::{Driver, Hook, OwnedQueues, Proposal, Rule, RunQueue, SearchResult};
-use heddle_core::{CpuId, Cx, Host, Model, Policy, Step, StepKind, TaskId, TaskSlot};
+use heddle_core::{CpuId, Cx, Event, EventKind, Host, Layer, Model, Ns, Policy, TaskId, TaskSlot};
 use std::cell::RefCell;
 
 /// A log of what threads do, step by step, if recording is on.
 #[derive(Default)]
-pub(super) struct Recorder(Option<RefCell<Vec<Step>>>);
+pub(super) struct Recorder(Option<RefCell<Vec<Event>>>);
 
 impl Recorder {
     /// Starts recording, without bound: for tests and models.
@@ -16,14 +16,14 @@ impl Recorder {
         self.0 = Some(RefCell::default());
     }
 
-    /// Stops recording and returns the steps.
-    pub fn stop(&mut self) -> Vec<Step> {
+    /// Stops recording and returns the events.
+    pub fn stop(&mut self) -> Vec<Event> {
         self.0.take().map_or_else(Vec::new, RefCell::into_inner)
     }
 
-    fn note(&self, step: impl FnOnce() -> Step) {
-        if let Some(steps) = &self.0 {
-            steps.borrow_mut().push(step());
+    fn note(&self, at: Ns, cpu: CpuId, task: TaskId, kind: EventKind) {
+        if let Some(events) = &self.0 {
+            events.borrow_mut().push(Event::task(at, cpu, task.0, kind).of(Layer::Agent));
         }
     }
 }
@@ -51,8 +51,8 @@ impl<T> Hook for Call<'_, T> {
         waits.then_some(task)
     }
 
-    fn record(&self, cpu: CpuId, task: TaskId, what: StepKind) {
-        self.recorder.note(|| Step { at: self.view.now, cpu, task: u64::from(task), what });
+    fn record(&self, cpu: CpuId, task: TaskId, kind: EventKind) {
+        self.recorder.note(self.view.now, cpu, task, kind);
     }
 
     /// The agent ends; its threads go on under the default scheduler or the next agent.
@@ -95,8 +95,7 @@ impl<P: Policy> Scheduler<'_, P> {
         if P::USES_EXPECTED_WAIT {
             self.view.turns(cpu).begin(self.view.now, 1);
         }
-        let (at, task) = (self.view.now, u64::from(task));
-        self.recorder.note(|| Step { at, cpu, task, what: StepKind::Start });
+        self.recorder.note(self.view.now, cpu, task, EventKind::Start);
     }
 
     /// The thread on `cpu`, if there was one, has left it.

@@ -32,7 +32,6 @@ mod commit;
 mod cpus;
 mod driver;
 mod gang;
-mod histogram;
 mod messages;
 #[cfg(test)]
 mod props;
@@ -44,16 +43,15 @@ mod tests;
 mod thread;
 mod view;
 
-pub use histogram::Histogram;
 pub use round::Round;
-pub use tally::{CLASSES, Counts, Tally};
+pub use tally::{CLASSES, Counts, Delays, Tally};
 
 use crate::Backend;
 use crate::classes::Classes;
 use crate::model::{CpuOccupant, QueueId, QueueWord, Seq, Transaction};
 use cpus::Cpu;
 use driver::Recorder;
-use heddle_core::{CpuId, CpuSet, Model, Ns, Policy, Rng, Step, TaskId, TaskList, TaskSlot};
+use heddle_core::{CpuId, CpuSet, Event, Model, Ns, Policy, Rng, TaskId, TaskList, TaskSlot};
 use thread::Thread;
 use view::View;
 
@@ -211,7 +209,7 @@ impl<'a, P: Policy> Scheduler<'a, P> {
     }
 
     /// Stops recording and returns what was recorded since [`Scheduler::record`].
-    pub fn recorded(&mut self) -> Vec<Step> {
+    pub fn recorded(&mut self) -> Vec<Event> {
         self.recorder.stop()
     }
 

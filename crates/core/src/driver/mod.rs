@@ -43,7 +43,7 @@ pub use rule::Rule;
 pub use search::{ATTEMPTS, OwnedQueues, STEAL_LIMIT, SearchResult, Stolen, Victims};
 pub use turn::TurnTime;
 
-use crate::{CpuId, Cx, Model, Policy, StepKind, TaskId};
+use crate::{CpuId, Cx, EventKind, Model, Policy, TaskId};
 use core::mem;
 
 /// What a hook does for the driver.
@@ -60,7 +60,7 @@ pub trait Hook {
 
     /// Records an event of `task` on `cpu`. Hooks that record no schedule do nothing, at no cost.
     #[inline(always)]
-    fn record(&self, cpu: CpuId, task: TaskId, what: StepKind) {
+    fn record(&self, cpu: CpuId, task: TaskId, what: EventKind) {
         let _ = (cpu, task, what);
     }
 

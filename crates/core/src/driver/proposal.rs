@@ -1,7 +1,7 @@
 //! A policy's choice of what to run.
 
 use super::{Hook, RunQueue};
-use crate::{CpuId, Enqueue, Policy, StepKind, TaskId};
+use crate::{CpuId, Enqueue, EventKind, Policy, TaskId};
 use core::mem;
 
 /// A task that the policy has released and that is not running yet (ghOSt, section 3.2: a transaction).
@@ -35,7 +35,7 @@ impl<C: Copy> Proposal<C> {
     /// Runs the task on `cpu` from now on.
     #[inline(always)]
     pub fn commit(self, hook: &impl Hook, cpu: CpuId) -> C {
-        hook.record(cpu, self.task, StepKind::Start);
+        hook.record(cpu, self.task, EventKind::Start);
         self.withdraw()
     }
 

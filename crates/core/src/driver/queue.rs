@@ -1,7 +1,7 @@
 //! One run queue, held by the caller that owns or has locked it.
 
 use super::{Driver, Hook, Proposal, Rule, STEAL_LIMIT, Stolen};
-use crate::{CpuId, CpuSet, Cx, Dispatch, Enqueue, Model, Ns, Policy, Resched, StepKind, TaskId};
+use crate::{CpuId, CpuSet, Cx, Dispatch, Enqueue, EventKind, Model, Ns, Policy, Resched, TaskId};
 
 /// A run queue for the duration of one call; see [`Driver::on`].
 pub struct RunQueue<'a, P: Policy, H: Hook> {
@@ -26,7 +26,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
     /// Puts `task` into the queue.
     #[inline(always)]
     pub fn enqueue(&mut self, task: TaskId, why: Enqueue) {
-        if let Some(what) = StepKind::queued(why) {
+        if let Some(what) = EventKind::queued(why) {
             self.driver.hook.record(self.driver.cx.cpu, task, what);
         }
         self.call("enqueue", |policy, cx, queue| policy.enqueue(cx, queue, task, why));
@@ -51,7 +51,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
     /// Called when the running task goes to sleep.
     #[inline(always)]
     pub fn block(&mut self, task: TaskId) {
-        self.driver.hook.record(self.driver.cx.cpu, task, StepKind::Block);
+        self.driver.hook.record(self.driver.cx.cpu, task, EventKind::Block);
         self.call("block", |policy, cx, queue| policy.block(cx, queue, task));
         self.publish();
     }
@@ -59,7 +59,7 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
     /// Called when the running task has ended.
     #[inline(always)]
     pub fn exit(&mut self, task: TaskId) {
-        self.driver.hook.record(self.driver.cx.cpu, task, StepKind::Exit);
+        self.driver.hook.record(self.driver.cx.cpu, task, EventKind::Exit);
         self.call("task_exit", |policy, cx, queue| policy.task_exit(cx, queue, task));
         self.publish();
     }

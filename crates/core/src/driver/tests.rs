@@ -100,7 +100,7 @@ struct Machine {
     rng: Rng,
     waiting: RefCell<Vec<TaskId>>,
     published: Cell<usize>,
-    steps: RefCell<Vec<(CpuId, TaskId, StepKind)>>,
+    steps: RefCell<Vec<(CpuId, TaskId, EventKind)>>,
     panicked: Cell<Option<&'static str>>,
 }
 
@@ -142,7 +142,7 @@ impl Hook for &Machine {
         Some(self.waiting.borrow_mut().remove(at))
     }
 
-    fn record(&self, cpu: CpuId, task: TaskId, what: StepKind) {
+    fn record(&self, cpu: CpuId, task: TaskId, what: EventKind) {
         self.steps.borrow_mut().push((cpu, task, what));
     }
 
@@ -243,7 +243,7 @@ fn a_proposal_is_committed_rejected_or_migrated_and_recorded() {
     assert_eq!(machine.published.get(), 0);
     machine.driver(&policy, 0).on(&mut queue).exit(TaskId(0));
     let steps: Vec<_> = machine.steps.borrow().iter().map(|step| step.2).collect();
-    assert_eq!(steps, [StepKind::New, StepKind::Start, StepKind::Exit]);
+    assert_eq!(steps, [EventKind::New, EventKind::Start, EventKind::Exit]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::domain::Domain;
 use crate::engine::{Engine, EngineRef};
 use crate::slots::SlotTable;
 use crate::task::{Entity, EntityRef, Liveness, Run, Scheduler};
-use crate::trace::StepKind;
+use crate::trace::EventKind;
 use crate::worker::Worker;
 use heddle_core::driver::{Driver, Hook, Rule, RunQueue, TurnTime};
 use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskId, Topology};
@@ -85,7 +85,7 @@ impl<P: Policy> Hook for Call<'_, P> {
     }
 
     #[inline(always)]
-    fn record(&self, cpu: CpuId, id: TaskId, what: StepKind) {
+    fn record(&self, cpu: CpuId, id: TaskId, what: EventKind) {
         if cfg!(feature = "trace")
             && let Some(task) = self.shared.task_of(id)
         {
@@ -216,7 +216,7 @@ impl<P: Policy> Shared<P> {
         let cpu = worker.cpu();
         if P::MODEL == Model::Central && self.core.settings.has_dispatcher {
             let task = self.core.collect(worker)?;
-            self.core.recorder.note(cpu, task.get(), StepKind::Start);
+            self.core.recorder.note(cpu, task.get(), EventKind::Start);
             return Some(task);
         }
         self.drain_inbox(domain);

@@ -96,7 +96,7 @@ pub fn schedule(
     text: &str,
     cpus: u16,
     jobs: &[Job],
-) -> Result<Vec<heddle_core::Step>, ConfigError> {
+) -> Result<Vec<heddle_core::Event>, ConfigError> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _clock = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let runtime = RuntimeBuilder::new().policy(text).workers(1).build_on(machine(cpus))?;

@@ -41,7 +41,7 @@ mod view;
 mod watch;
 
 pub(crate) use meter::BATCHES;
-pub use watch::{Recorder, Step, StepKind, Watch};
+pub use watch::{Event, EventKind, Recorder, Watch};
 
 use crate::costs::{Costs, Preemption, PreemptionSource};
 use crate::error::SimError;

@@ -2,9 +2,9 @@
 
 use super::jobs::Jobs;
 use super::view::View;
-use super::{Broken, Engine, Step, StepKind, Watch};
+use super::{Broken, Engine, Event, EventKind, Watch};
 use heddle_core::driver::{Driver, Hook, OwnedQueues, Rule, RunQueue, SearchResult};
-use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, TaskId};
+use heddle_core::{CpuId, Cx, Enqueue, Host, Layer, Model, Ns, Policy, TaskId};
 use std::cell::RefCell;
 use std::panic::resume_unwind;
 
@@ -31,10 +31,11 @@ impl<T: Default> Hook for Call<'_, '_, T> {
     }
 
     #[inline]
-    fn record(&self, cpu: CpuId, task: TaskId, what: StepKind) {
+    fn record(&self, cpu: CpuId, task: TaskId, kind: EventKind) {
         if let Some(watch) = self.watch {
-            let task = self.jobs.get(task).born;
-            watch.borrow_mut().step(Step { at: self.view.now, cpu, task, what });
+            let task = self.jobs.get(task).born as u32;
+            let event = Event::task(self.view.now, cpu, task, kind);
+            watch.borrow_mut().step(event.of(Layer::Sim));
         }
     }
 

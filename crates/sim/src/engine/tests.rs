@@ -3,10 +3,10 @@
 use crate::costs::{Costs, Dispatcher, Preemption, PreemptionSource};
 use crate::workload::Arrivals;
 use crate::{
-    Load, Machine, Outcome, Recorder, Scenario, Steer, Steering, Step, StepKind, run, run_steered,
-    run_watched,
+    Event, EventKind, Load, Machine, Outcome, Recorder, Scenario, Steer, Steering, run,
+    run_steered, run_watched,
 };
-use heddle_core::{Arrival, Choice, Executors, Ns, SteeringPolicy};
+use heddle_core::{Arrival, Choice, CpuId, Executors, Layer, Ns, SteeringPolicy};
 
 /// Requests of `mix` every `gap` on `cpus` CPUs.
 fn every(gap: Ns, mix: &str, policy: &str, cpus: usize) -> Scenario {
@@ -28,7 +28,7 @@ fn p(outcome: &Outcome, percent: f64) -> u64 {
     outcome.all.response.percentile(percent).0 / 1000
 }
 
-fn first_steps(scenario: &Scenario, n: usize) -> Vec<Step> {
+fn first_steps(scenario: &Scenario, n: usize) -> Vec<Event> {
     run_watched(scenario, Recorder::new(n)).unwrap().1.steps
 }
 
@@ -39,14 +39,14 @@ fn near(value: f64, expected: f64, by: f64) {
 #[test]
 fn steps_come_in_order_with_their_times() {
     let steps = first_steps(&every(us(10), "4us", "fifo", 1), 6);
-    let step = |at, task, what| Step { at: us(at), cpu: heddle_core::CpuId(0), task, what };
+    let step = |at, task, kind| Event::task(us(at), CpuId(0), task, kind).of(Layer::Sim);
     let expected = [
-        step(10, 0, StepKind::New),
-        step(10, 0, StepKind::Start),
-        step(14, 0, StepKind::Exit),
-        step(20, 1, StepKind::New),
-        step(20, 1, StepKind::Start),
-        step(24, 1, StepKind::Exit),
+        step(10, 0, EventKind::New),
+        step(10, 0, EventKind::Start),
+        step(14, 0, EventKind::Exit),
+        step(20, 1, EventKind::New),
+        step(20, 1, EventKind::Start),
+        step(24, 1, EventKind::Exit),
     ];
     assert_eq!(steps, expected);
 }
@@ -71,11 +71,11 @@ fn a_preemption_costs_its_delivery_its_receipt_and_a_switch() {
     let base = every(us(100), "25us", "round-robin:quantum=10us", 1);
     let steps = first_steps(&Scenario { preemption, costs, arrivals, ..base }, 12);
     let times = |what| -> Vec<u64> {
-        steps.iter().filter(|s| s.what == what).map(|s| s.at.0 / 1000).collect()
+        steps.iter().filter(|s| s.kind == what).map(|s| s.at.0 / 1000).collect()
     };
-    assert_eq!(times(StepKind::Preempted), [12, 26, 40, 54], "{steps:?}");
-    assert_eq!(times(StepKind::Start), [0, 12, 26, 40, 54]);
-    assert_eq!(times(StepKind::Block), [60]);
+    assert_eq!(times(EventKind::Preempted), [12, 26, 40, 54], "{steps:?}");
+    assert_eq!(times(EventKind::Start), [0, 12, 26, 40, 54]);
+    assert_eq!(times(EventKind::Block), [60]);
 }
 
 fn ideal() -> Preemption {

@@ -1,18 +1,18 @@
 //! The schedule itself, step by step.
 
-pub use heddle_core::{Step, StepKind};
+pub use heddle_core::{Event, EventKind};
 
 /// Sees every step of a run.
 pub trait Watch {
     /// `step` has just happened.
-    fn step(&mut self, step: Step);
+    fn step(&mut self, step: Event);
 }
 
 /// Records the first steps of a run.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     /// The steps, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<Event>,
     limit: usize,
 }
 
@@ -24,7 +24,7 @@ impl Recorder {
 }
 
 impl Watch for Recorder {
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: Event) {
         if self.steps.len() < self.limit {
             self.steps.push(step);
         }

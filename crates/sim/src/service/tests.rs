@@ -1,7 +1,7 @@
 //! Replays that can be computed by hand.
 
 use super::*;
-use crate::{Recorder, StepKind};
+use crate::{EventKind, Recorder};
 use heddle_core::{Arrival, Choice, Class, CpuId, CpuSet, Executors, Ns, SteeringPolicy};
 
 fn ms(n: u64) -> Ns {
@@ -234,9 +234,9 @@ fn threads_keep_to_their_cpus() {
         let outcome = replay_watched(&mut service, &mut recorder).unwrap();
         assert_eq!((outcome.unanswered, outcome.cpu_busy[2]), (0, Ns::ZERO), "{policy}");
         assert_eq!(outcome.cpu_busy[1], outcome.time, "{policy}: the hog never waits for nothing");
-        let starts = recorder.steps.iter().filter(|step| step.what == StepKind::Start);
+        let starts = recorder.steps.iter().filter(|step| step.kind == EventKind::Start);
         for step in starts {
-            let cpus = match step.task {
+            let cpus = match step.who {
                 2 | 3 => only(&[0, 1]),
                 _ => only(&[1]),
             };

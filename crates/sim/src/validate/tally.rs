@@ -1,6 +1,6 @@
 //! Quantities that only the schedule shows: how many tasks are in the system, and when there are none.
 
-use crate::{Step, StepKind, Watch};
+use crate::{Event, EventKind, Watch};
 use heddle_core::Ns;
 
 /// Counts tasks in the system over time.
@@ -39,15 +39,16 @@ impl Tally {
 
 impl Watch for Tally {
     #[inline]
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: Event) {
         self.pass_to(step.at);
-        match step.what {
-            StepKind::New | StepKind::Wakeup => self.tasks += 1,
-            StepKind::Block | StepKind::Exit => {
+        match step.kind {
+            EventKind::New | EventKind::Wakeup => self.tasks += 1,
+            EventKind::Block | EventKind::Exit => {
                 self.tasks -= 1;
                 self.emptied += u64::from(self.tasks == 0);
             }
-            StepKind::Start | StepKind::Preempted | StepKind::Yield => {}
+            // Of other kinds the simulator records none.
+            _ => {}
         }
     }
 }
@@ -62,14 +63,14 @@ mod tests {
         let mut tally = Tally::default();
         // One task from 10 to 30, with a second from 20 to 30; alone again from 50 to 60.
         for (at, what) in [
-            (10, StepKind::New),
-            (20, StepKind::New),
-            (30, StepKind::Exit),
-            (30, StepKind::Exit),
-            (50, StepKind::New),
-            (60, StepKind::Exit),
+            (10, EventKind::New),
+            (20, EventKind::New),
+            (30, EventKind::Exit),
+            (30, EventKind::Exit),
+            (50, EventKind::New),
+            (60, EventKind::Exit),
         ] {
-            tally.step(Step { at: Ns(at), cpu: CpuId(0), task: 0, what });
+            tally.step(Event::task(Ns(at), CpuId(0), 0, what));
         }
         assert_eq!(tally.busy_period(), 15.0);
         assert_eq!(tally.in_system(), 40.0 / 60.0);

@@ -1,7 +1,7 @@
 //! A watch that records what each task did and refuses impossible steps.
 
 use heddle_core::Ns;
-use heddle_sim::{Step, StepKind, Watch};
+use heddle_sim::{Event, EventKind, Watch};
 use std::collections::HashMap;
 
 /// The life of one task so far.
@@ -21,7 +21,7 @@ pub struct Life {
 pub struct Log {
     pub tasks: Vec<Life>,
     /// What runs on each CPU.
-    cpus: HashMap<usize, u64>,
+    cpus: HashMap<usize, u32>,
     now: Ns,
     present: u64,
     /// When the last task left the system.
@@ -29,41 +29,41 @@ pub struct Log {
 }
 
 impl Log {
-    fn life(&mut self, task: u64) -> &mut Life {
+    fn life(&mut self, task: u32) -> &mut Life {
         &mut self.tasks[task as usize]
     }
 
-    fn come(&mut self, step: Step) {
-        if step.what == StepKind::New {
-            assert_eq!(step.task as usize, self.tasks.len(), "tasks are numbered as they come");
+    fn come(&mut self, step: Event) {
+        if step.kind == EventKind::New {
+            assert_eq!(step.who as usize, self.tasks.len(), "tasks are numbered as they come");
             self.tasks.push(Life { arrived: step.at, ..Life::default() });
         }
-        let life = self.life(step.task);
+        let life = self.life(step.who);
         assert!(!life.waiting && life.running.is_none(), "{step:?} of a task that is there");
         life.waiting = true;
         self.present += 1;
     }
 
-    fn start(&mut self, step: Step) {
-        let life = self.life(step.task);
+    fn start(&mut self, step: Event) {
+        let life = self.life(step.who);
         assert!(std::mem::take(&mut life.waiting), "{step:?} of a task that does not wait");
         life.first_start.get_or_insert(step.at);
         life.running = Some((step.cpu.index(), step.at));
-        let before = self.cpus.insert(step.cpu.index(), step.task);
+        let before = self.cpus.insert(step.cpu.index(), step.who);
         assert_eq!(before, None, "{step:?} where another task runs");
     }
 
-    fn leave(&mut self, step: Step) {
-        let life = self.life(step.task);
+    fn leave(&mut self, step: Event) {
+        let life = self.life(step.who);
         let (cpu, since) = life.running.take().expect("only a task that runs leaves its CPU");
         assert_eq!(cpu, step.cpu.index(), "{step:?} of a task that runs elsewhere");
         life.on_cpu += step.at - since;
-        life.waiting = step.what == StepKind::Preempted;
-        if step.what == StepKind::Exit {
+        life.waiting = step.kind == EventKind::Preempted;
+        if step.kind == EventKind::Exit {
             life.left = Some(step.at);
         }
         self.cpus.remove(&cpu);
-        if step.what != StepKind::Preempted {
+        if step.kind != EventKind::Preempted {
             self.present -= 1;
             if self.present == 0 {
                 self.emptied.push(step.at);
@@ -73,15 +73,16 @@ impl Log {
 }
 
 impl Watch for Log {
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: Event) {
         assert!(step.at >= self.now, "{step:?} after {}", self.now);
         self.now = step.at;
-        match step.what {
-            StepKind::New | StepKind::Wakeup => self.come(step),
-            StepKind::Start => self.start(step),
-            StepKind::Preempted | StepKind::Yield | StepKind::Block | StepKind::Exit => {
+        match step.kind {
+            EventKind::New | EventKind::Wakeup => self.come(step),
+            EventKind::Start => self.start(step),
+            EventKind::Preempted | EventKind::Yield | EventKind::Block | EventKind::Exit => {
                 self.leave(step)
             }
+            kind => panic!("the simulator records no {kind}"),
         }
     }
 }

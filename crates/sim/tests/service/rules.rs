@@ -5,7 +5,7 @@ use heddle_sim::service::{
     Background, Delays, Phase, Replay, Request, Service, Steer, Worker, WorkerKind, replay,
     replay_watched,
 };
-use heddle_sim::{Recorder, Step, StepKind};
+use heddle_sim::{Event, EventKind, Recorder};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -99,29 +99,27 @@ fn sum<'a>(times: impl IntoIterator<Item = &'a Ns>) -> Ns {
 
 /// Follows the steps: a thread is on one CPU, a CPU has one thread, and if the policy conserves work, no CPU is idle at
 /// the end of an instant in which a thread waits.
-fn follow(steps: &[Step], cpus: usize, conserves: bool) {
-    let (mut running, mut waiting): (HashMap<CpuId, u64>, HashMap<u64, ()>) = Default::default();
+fn follow(steps: &[Event], cpus: usize, conserves: bool) {
+    let (mut running, mut waiting): (HashMap<CpuId, u32>, HashMap<u32, ()>) = Default::default();
     for (i, step) in steps.iter().enumerate() {
-        match step.what {
-            StepKind::Start => {
-                assert!(waiting.remove(&step.task).is_some(), "{step:?} did not wait");
-                assert!(
-                    running.insert(step.cpu, step.task).is_none(),
-                    "{step:?}: the CPU is taken"
-                );
+        match step.kind {
+            EventKind::Start => {
+                assert!(waiting.remove(&step.who).is_some(), "{step:?} did not wait");
+                assert!(running.insert(step.cpu, step.who).is_none(), "{step:?}: the CPU is taken");
                 assert!(running.len() <= cpus);
             }
-            StepKind::New | StepKind::Wakeup => {
-                assert!(!running.values().any(|&task| task == step.task), "{step:?} runs");
-                assert!(waiting.insert(step.task, ()).is_none(), "{step:?} waits already");
+            EventKind::New | EventKind::Wakeup => {
+                assert!(!running.values().any(|&task| task == step.who), "{step:?} runs");
+                assert!(waiting.insert(step.who, ()).is_none(), "{step:?} waits already");
             }
-            StepKind::Preempted | StepKind::Yield => {
-                assert_eq!(running.remove(&step.cpu), Some(step.task));
-                waiting.insert(step.task, ());
+            EventKind::Preempted | EventKind::Yield => {
+                assert_eq!(running.remove(&step.cpu), Some(step.who));
+                waiting.insert(step.who, ());
             }
-            StepKind::Block | StepKind::Exit => {
-                assert_eq!(running.remove(&step.cpu), Some(step.task))
+            EventKind::Block | EventKind::Exit => {
+                assert_eq!(running.remove(&step.cpu), Some(step.who))
             }
+            kind => panic!("the simulator records no {kind}"),
         }
         let ends = steps.get(i + 1).is_none_or(|next| next.at > step.at);
         assert!(
@@ -193,8 +191,8 @@ proptest! {
         let mut recorder = Recorder::new(usize::MAX);
         let outcome = replay_watched(&mut service, &mut recorder).unwrap();
         prop_assert_eq!(outcome.unanswered, 0);
-        for step in recorder.steps.iter().filter(|step| step.what == StepKind::Start) {
-            prop_assert!(sets[step.task as usize].contains(step.cpu), "{:?}", step);
+        for step in recorder.steps.iter().filter(|step| step.kind == EventKind::Start) {
+            prop_assert!(sets[step.who as usize].contains(step.cpu), "{:?}", step);
         }
         follow(&recorder.steps, service.cpus, false);
     }
