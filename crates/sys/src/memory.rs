@@ -183,6 +183,26 @@ impl SharedMemory {
     pub fn base(&self) -> *mut u8 {
         self.base
     }
+
+    /// Returns the number of bytes, whole pages.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.len
+    }
+}
+
+/// Maps zeroed memory of the process alone at a range where nothing is mapped; does nothing elsewhere.
+pub(crate) fn fill_hole(base: usize, len: usize) {
+    let (prot, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let flags = flags | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let hint = core::ptr::without_provenance_mut(base);
+    // SAFETY: nothing that exists is replaced.
+    let at = unsafe { libc::mmap(hint, len, prot, flags, -1, 0) };
+    if at != libc::MAP_FAILED && at != hint {
+        // SAFETY: it was just mapped: kernels before 4.17 take the address as a hint.
+        unsafe { libc::munmap(at, len) };
+    }
 }
 
 /// Maps `file`, of a page at least, for the rest of the process: numbers that it shares with others that map it. As for

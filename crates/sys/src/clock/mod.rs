@@ -9,9 +9,9 @@ mod system;
 mod virtual_time;
 
 #[cfg(not(virtual_time))]
-pub use system::{now, ns_to_ticks, ticks, ticks_to_ns};
+pub use system::{is_steady, now, ns_to_ticks, ticks, ticks_to_ns};
 #[cfg(virtual_time)]
-pub use virtual_time::{advance_to, now, ns_to_ticks, restart, ticks, ticks_to_ns};
+pub use virtual_time::{advance_to, is_steady, now, ns_to_ticks, restart, ticks, ticks_to_ns};
 
 use heddle_core::Ns;
 

@@ -16,6 +16,18 @@ pub fn ticks() -> u64 {
     unsafe { _rdtsc() }
 }
 
+/// Returns whether the time stamp counter passes at the same rate on all CPUs, and while they sleep (invariant TSC).
+pub fn is_steady() -> bool {
+    static STEADY: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        const POWER: u32 = 0x8000_0007;
+        // SAFETY: x86-64 has the instruction. Some versions of the library declare it safe.
+        #[allow(unused_unsafe)]
+        let answer = |leaf| unsafe { core::arch::x86_64::__cpuid(leaf) };
+        answer(0x8000_0000).eax >= POWER && answer(POWER).edx & 1 << 8 != 0
+    });
+    *STEADY
+}
+
 /// Returns the time stamp counter's ticks per nanosecond, measured once over a millisecond; accurate to about 0.1 %.
 fn ticks_per_ns() -> f64 {
     static RATIO: std::sync::OnceLock<f64> = std::sync::OnceLock::new();

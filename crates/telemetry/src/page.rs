@@ -1,0 +1,343 @@
+//! The writer's side.
+
+use heddle_core::{AtomicHistogram, Event, Ns};
+use heddle_sys::memory::sealed_file;
+use rustix::fs::{FallocateFlags, fallocate, fstat};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Resource, getrlimit};
+use std::ffi::CString;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::clock::{Anchor, Clock};
+use crate::layout::{
+    Entry, Head, Header, Layout, MAGIC, Offsets, Shape, Strings, VERSION, deadline,
+};
+use crate::memory::Memory;
+use crate::ring::{self, Slot};
+
+/// A counter, or another number that changes.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds to it. For its only writer: a plain add, no locked instruction.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Adds to one that has several writers.
+    #[inline]
+    pub fn add_shared(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Sets it.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Returns its value.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The file of a page. The program may have closed its descriptor and use the number for something else.
+#[derive(Debug)]
+struct File {
+    fd: ManuallyDrop<OwnedFd>,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl File {
+    fn identity_of(fd: &OwnedFd) -> io::Result<(u64, u64)> {
+        let stat = fstat(fd)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
+    /// Makes the file, with its fixed part allocated. Its descriptor gets a high number, out of the way of programs that
+    /// count on low ones, and of those that use `select`.
+    fn new(at: &Offsets) -> io::Result<File> {
+        let name = CString::new(format!("heddle:{}", std::process::id()))?;
+        let file = sealed_file(&name, at.end)?;
+        // Where memory is short, creating the page fails, and not a store into it. Rings are allocated by readers.
+        fallocate(&file, FallocateFlags::empty(), 0, at.slots as u64)?;
+        let file = fcntl_dupfd_cloexec(&file, high_number()).unwrap_or(file);
+        Ok(File { identity: File::identity_of(&file)?, fd: ManuallyDrop::new(file) })
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if File::identity_of(&self.fd).is_ok_and(|now| now == self.identity) {
+            // SAFETY: it is the page's own, and this is its last use.
+            unsafe { ManuallyDrop::drop(&mut self.fd) };
+        }
+    }
+}
+
+/// Returns the lowest number for descriptors that programs should not meet: below 1024, where `select` ends, so that the
+/// kernel's table stays small.
+fn high_number() -> i32 {
+    const HIGH: u64 = 960;
+    getrlimit(Resource::Nofile).current.map_or(HIGH, |limit| HIGH.min(limit / 4 * 3)) as i32
+}
+
+/// A page of this process. Other processes find it until it is dropped; see the crate.
+#[derive(Debug)]
+pub struct Page {
+    memory: Memory,
+    clock: Clock,
+    file: Option<File>,
+}
+
+impl Page {
+    /// Makes a page that other processes of the user find.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a layout that is too large; the system's: no descriptor or memory left, or too many pages.
+    pub fn create(layout: &Layout<'_>) -> io::Result<Page> {
+        Page::new(layout, |shape, at| {
+            let file = File::new(&at)?;
+            Ok((Memory::shared(&*file.fd, shape, at, true)?, Some(file)))
+        })
+    }
+
+    /// Makes a page that nobody else finds: what counts there need not know.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a layout that is too large; the system's if no address space is left.
+    pub fn private(layout: &Layout<'_>) -> io::Result<Page> {
+        Page::new(layout, |shape, at| Ok((Memory::private(shape, at)?, None)))
+    }
+
+    fn new(
+        layout: &Layout<'_>,
+        make: impl FnOnce(Shape, Offsets) -> io::Result<(Memory, Option<File>)>,
+    ) -> io::Result<Page> {
+        let mut strings = Strings::default();
+        let labels = strings.add(layout.labels);
+        let names: Vec<_> =
+            layout.names().map(|name| (strings.add(name.0), strings.add(name.1))).collect();
+        let (shape, at) = layout.shape(strings.bytes.len())?;
+        let (memory, file) = make(shape, at)?;
+        let page = Page { memory, clock: Clock::of_machine(), file };
+        let bytes = page.memory.strings().iter().zip(strings.bytes);
+        bytes.for_each(|(to, byte)| to.store(byte, Ordering::Relaxed));
+        page.memory.entries().iter().zip(names).for_each(|(entry, names)| entry.write(names));
+        page.memory.header().write(shape, labels, page.clock);
+        Ok(page)
+    }
+
+    /// Returns whether other processes find it.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Returns a counter by its index in the layout. From then on readers see it.
+    ///
+    /// # Panics
+    /// If there is no such counter.
+    pub fn counter(&self, index: usize) -> &Counter {
+        &self.counters(index..index + 1)[0]
+    }
+
+    /// Returns counters by their indices in the layout. From then on readers see them.
+    ///
+    /// # Panics
+    /// If there are no such counters.
+    pub fn counters(&self, indices: Range<usize>) -> &[Counter] {
+        let counters = &self.memory.counters()[indices.clone()];
+        self.memory.entries()[indices].iter().for_each(Entry::show);
+        counters
+    }
+
+    /// Returns a histogram by its index in the layout. From then on readers see it.
+    ///
+    /// # Panics
+    /// If there is no such histogram.
+    pub fn histogram(&self, index: usize) -> &AtomicHistogram {
+        let histogram = &self.memory.histograms()[index];
+        self.memory.entries()[self.memory.shape().counters as usize + index].show();
+        histogram
+    }
+
+    /// Returns a ring by its index in the layout.
+    ///
+    /// # Panics
+    /// If there is no such ring.
+    pub fn ring(&self, index: usize) -> RingWriter<'_> {
+        let shape = self.memory.shape();
+        let (head, slots) = (&self.memory.heads()[index], self.memory.slots(index));
+        self.memory.entries()[(shape.counters + shape.histograms) as usize + index].show();
+        RingWriter { until: &self.memory.header().until, head, slots, clock: self.clock }
+    }
+
+    /// Has events recorded for at least `time` from now on, as a reader in another process would.
+    pub fn record(&self, time: Ns) {
+        self.memory.header().until.fetch_max(deadline(self.clock, time), Ordering::Relaxed);
+    }
+
+    /// Returns a copy of a public page: seeds for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.memory.size()];
+        let file = self.file.as_ref().map(|file| rustix::io::pread(&*file.fd, &mut bytes, 0));
+        assert_eq!(file, Some(Ok(bytes.len())), "a page that others find");
+        bytes
+    }
+}
+
+impl Header {
+    fn write(&self, shape: Shape, (labels, labels_len): (u32, u32), clock: Clock) {
+        let anchor = Anchor::now();
+        let numbers = [
+            (&self.version, VERSION),
+            (&self.pid, std::process::id()),
+            (&self.clock, clock as u32),
+            (&self.counters, shape.counters),
+            (&self.histograms, shape.histograms),
+            (&self.rings, shape.rings),
+            (&self.ring_events, shape.ring_events),
+            (&self.strings, shape.strings),
+            (&self.labels, labels),
+            (&self.labels_len, labels_len),
+        ];
+        numbers.into_iter().for_each(|(to, number)| to.store(number, Ordering::Relaxed));
+        self.ns.store(anchor.ns, Ordering::Relaxed);
+        self.ticks.store(anchor.ticks, Ordering::Relaxed);
+        self.magic.store(MAGIC, Ordering::Release);
+    }
+}
+
+impl Entry {
+    fn write(&self, ((name, name_len), (labels, labels_len)): ((u32, u32), (u32, u32))) {
+        let pairs = [
+            (&self.name, name),
+            (&self.name_len, name_len),
+            (&self.labels, labels),
+            (&self.labels_len, labels_len),
+        ];
+        pairs.into_iter().for_each(|(to, number)| to.store(number, Ordering::Relaxed));
+    }
+
+    fn show(&self) {
+        self.shown.store(1, Ordering::Relaxed);
+    }
+}
+
+/// A ring of events. One thread at a time writes it: each has seen what the one before did, for instance because both
+/// hold the same lock.
+#[derive(Clone, Copy)]
+pub struct RingWriter<'a> {
+    until: &'a AtomicU64,
+    head: &'a Head,
+    slots: &'a [Slot],
+    clock: Clock,
+}
+
+impl RingWriter<'_> {
+    /// Returns whether anybody wants events: a load.
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        self.until.load(Ordering::Relaxed) != 0
+    }
+
+    /// Adds an event if anybody wants events. Its time is now, whatever [`Event::at`] says.
+    #[inline(always)]
+    pub fn record(&self, event: impl FnOnce() -> Event) {
+        if self.is_on() {
+            self.write(event());
+        }
+    }
+
+    /// Kept out of line, and so out of the way of a program that is not recorded.
+    #[inline(never)]
+    fn write(&self, event: Event) {
+        let (now, until) = (self.clock.now(), self.until.load(Ordering::Relaxed));
+        if now > until {
+            // Nobody has renewed it. If a reader does so now, its number stays.
+            let _ = self.until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
+            return;
+        }
+        ring::write(&self.head.0, self.slots, Event { at: Ns(now), ..event }.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heddle_core::{CpuId, EventKind};
+    use std::os::fd::{AsRawFd as _, FromRawFd as _};
+
+    const LAYOUT: Layout<'_> = Layout {
+        labels: "",
+        counters: &[("a_total", ""), ("b_total", "")],
+        histograms: &[("c_seconds", "")],
+        rings: &[("d", "")],
+        ring_events: 8,
+    };
+
+    fn event() -> Event {
+        Event::task(Ns::ZERO, CpuId(0), 1, EventKind::Start)
+    }
+
+    #[test]
+    fn nothing_is_recorded_unless_somebody_wants_it_and_for_no_longer() {
+        let page = Page::private(&LAYOUT).unwrap();
+        assert!(!page.is_public());
+        let ring = page.ring(0);
+        ring.record(|| panic!("nobody wants events"));
+        page.record(Ns::from_secs(3600));
+        ring.record(event);
+        assert_eq!(ring.head.0.load(Ordering::Relaxed), 1);
+        // An hour has passed, and nobody has renewed it.
+        page.memory.header().until.store(1, Ordering::Relaxed);
+        ring.record(event);
+        assert!(!ring.is_on());
+        assert_eq!(ring.head.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_descriptor_that_the_program_has_closed_is_not_closed_again() {
+        let page = Page::create(&LAYOUT).unwrap();
+        let fd = page.file.as_ref().unwrap().fd.as_raw_fd();
+        assert!(fd >= high_number(), "{fd}");
+        let other = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: for the rest of the test the number is that of `other`'s copy, which is owned below.
+        let copy = unsafe {
+            heddle_sys::memory::replace_descriptor(fd, &other).unwrap();
+            OwnedFd::from_raw_fd(fd)
+        };
+        page.counter(0).add(1);
+        assert_eq!(page.counter(0).get(), 1);
+        drop(page);
+        assert!(fstat(&copy).is_ok());
+    }
+
+    #[test]
+    fn a_child_of_a_fork_counts_for_itself() {
+        let page = Page::create(&LAYOUT).unwrap();
+        let (counter, ring) = (page.counter(0), page.ring(0));
+        counter.add(2);
+        page.record(Ns::from_secs(3600));
+        let child = || {
+            counter.add(1);
+            ring.record(event);
+            counter.get() == 1 && !ring.is_on()
+        };
+        assert!(heddle_sys::fork::in_child(child).unwrap());
+        assert_eq!((counter.get(), ring.head.0.load(Ordering::Relaxed)), (2, 0));
+    }
+}

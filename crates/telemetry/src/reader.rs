@@ -1,0 +1,263 @@
+//! The reader's side. It may be given anything.
+
+use heddle_core::{Event, Histogram, Ns};
+use heddle_sys::processes::Process;
+use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_get_seals, fstat};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::clock::{Anchor, Clock};
+use crate::layout::{Entry, Header, MAGIC, Shape, VERSION, deadline};
+use crate::memory::Memory;
+use crate::ring;
+
+/// A named number, histogram or ring of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metric<T> {
+    /// The name, with control characters and other unprintable bytes escaped.
+    pub name: String,
+    /// Its labels, `key=value,...`, escaped in the same way.
+    pub labels: String,
+    /// What it is now.
+    pub value: T,
+}
+
+/// What happened since the last look at a ring.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// The events, in the order in which they were recorded. Times are `CLOCK_MONOTONIC`, and never decrease.
+    pub events: Vec<Event>,
+    /// How many came before these and were overwritten before they could be read.
+    pub lost: u64,
+    /// How many are of kinds that this version does not know.
+    pub unknown: u64,
+}
+
+/// The place in a ring up to which a reader has read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    next: u64,
+    last: Ns,
+}
+
+/// Another process's page, or one's own.
+#[derive(Debug)]
+pub struct Reader {
+    memory: Memory,
+    clock: Clock,
+    made: Anchor,
+    process: Option<Process>,
+    file: OwnedFd,
+    places: Vec<Place>,
+}
+
+/// Why something is no page.
+fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.into())
+}
+
+impl Reader {
+    /// Opens the page that `file` is, found in `process`. Events that are in its rings already are not read.
+    ///
+    /// # Errors
+    /// `InvalidData`, with a sentence, if it is no page or one of another version; the system's, for instance if it may
+    /// not be written, which is how recording is turned on.
+    #[doc(hidden)]
+    pub fn open(file: OwnedFd, process: Option<Process>) -> io::Result<Reader> {
+        // Nobody can shorten it: an access beyond its end would end this process.
+        let seals = fcntl_get_seals(&file).map_err(|_| refused("a page is a file in memory"))?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(refused("a page is sealed against shrinking"));
+        }
+        let size = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
+        let shape = shape_of(&file, size)?;
+        let at = shape.offsets().ok_or_else(|| refused("the page's numbers are out of bounds"))?;
+        if size < at.end as u64 {
+            return Err(refused("the page is shorter than its contents"));
+        }
+        let memory = Memory::shared(file.as_fd(), shape, at, false)?;
+        let header = memory.header();
+        let clock = Clock::of(header.clock.load(Ordering::Relaxed));
+        let clock = clock.ok_or_else(|| refused("the page has an unknown clock"))?;
+        let made = Anchor {
+            ns: header.ns.load(Ordering::Relaxed),
+            ticks: header.ticks.load(Ordering::Relaxed),
+        };
+        let place = |head: &crate::layout::Head| head.0.load(Ordering::Relaxed);
+        let places =
+            memory.heads().iter().map(|head| Place { next: place(head), ..Place::default() });
+        let places = places.collect();
+        Ok(Reader { clock, made, process, file, places, memory })
+    }
+
+    /// Returns the process in which it was found.
+    #[must_use]
+    pub fn process(&self) -> Option<Process> {
+        self.process
+    }
+
+    /// Returns the id that the process has in its own namespace, as it says.
+    #[must_use]
+    pub fn own_pid(&self) -> u32 {
+        self.memory.header().pid.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the process that made it has not ended. What it counted can still be read afterwards.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        self.process.is_some_and(Process::lives)
+    }
+
+    /// Returns the labels of everything here, escaped as those of a [`Metric`].
+    #[must_use]
+    pub fn labels(&self) -> String {
+        let header = self.memory.header();
+        self.text(&header.labels, &header.labels_len)
+    }
+
+    /// Returns the counters that the process uses.
+    #[must_use]
+    pub fn counters(&self) -> Vec<Metric<u64>> {
+        self.shown(0, self.memory.counters().iter().map(|counter| || counter.get()))
+    }
+
+    /// Returns the histograms that the process uses.
+    #[must_use]
+    pub fn histograms(&self) -> Vec<Metric<Histogram>> {
+        let first = self.memory.shape().counters as usize;
+        self.shown(first, self.memory.histograms().iter().map(|histogram| || histogram.load()))
+    }
+
+    /// Returns the rings that the process uses, by the numbers that [`Reader::events`] takes.
+    #[must_use]
+    pub fn rings(&self) -> Vec<Metric<usize>> {
+        let shape = self.memory.shape();
+        let first = (shape.counters + shape.histograms) as usize;
+        self.shown(first, (0..shape.rings as usize).map(|ring| move || ring))
+    }
+
+    /// Has the process record events for at least `time` from now on; to go on, ask again before it is over. Others may
+    /// want them for longer.
+    ///
+    /// # Errors
+    /// The system's, if there is no memory for the rings.
+    pub fn record(&self, time: Ns) -> io::Result<()> {
+        fallocate(&self.file, FallocateFlags::empty(), 0, self.memory.size() as u64)?;
+        self.memory.header().until.fetch_max(deadline(self.clock, time), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns the events that were recorded in a ring since the last call, or since this was opened.
+    ///
+    /// # Panics
+    /// If there is no such ring.
+    pub fn events(&mut self, ring: usize) -> Batch {
+        let (head, slots) = (&self.memory.heads()[ring].0, self.memory.slots(ring));
+        let place = &mut self.places[ring];
+        let copied = ring::read(head, slots, place.next);
+        let (now, mut unknown) = (Anchor::now(), 0);
+        let convert = |words| {
+            let event = Event::try_from(words).inspect_err(|_| unknown += 1).ok()?;
+            let at = match self.clock {
+                Clock::Ticks => Ns(now.ns_of(event.at.0, self.made)),
+                Clock::Ns => event.at,
+            };
+            // The rate is known a little better each time.
+            place.last = place.last.max(at);
+            Some(Event { at: place.last, ..event })
+        };
+        let events = copied.words.into_iter().filter_map(convert).collect();
+        place.next = copied.next;
+        Batch { events, lost: copied.lost, unknown }
+    }
+
+    /// Returns the values whose entries, from number `first` on, are shown.
+    fn shown<T, F: FnOnce() -> T>(
+        &self,
+        first: usize,
+        values: impl Iterator<Item = F>,
+    ) -> Vec<Metric<T>> {
+        let entries = self.memory.entries()[first..].iter();
+        let shown =
+            entries.zip(values).filter(|(entry, _)| entry.shown.load(Ordering::Relaxed) != 0);
+        let metric = |(entry, value): (&Entry, F)| Metric {
+            name: self.text(&entry.name, &entry.name_len),
+            labels: self.text(&entry.labels, &entry.labels_len),
+            value: value(),
+        };
+        shown.map(metric).collect()
+    }
+
+    /// Returns a text of the page, escaped; empty if it does not lie within the strings. Longer ones than any name are
+    /// cut.
+    fn text(&self, at: &AtomicU32, len: &AtomicU32) -> String {
+        const LONGEST: usize = 1024;
+        let (at, len) = (at.load(Ordering::Relaxed) as usize, len.load(Ordering::Relaxed) as usize);
+        let bytes = self.memory.strings().get(at..).and_then(|rest| rest.get(..len.min(LONGEST)));
+        let bytes = bytes.unwrap_or_default().iter().map(|byte| byte.load(Ordering::Relaxed));
+        escape(&bytes.collect::<Vec<u8>>())
+    }
+}
+
+/// Reads the shape of a page from a file of `size` bytes.
+fn shape_of(file: &OwnedFd, size: u64) -> io::Result<Shape> {
+    let mut bytes = [0; size_of::<Header>()];
+    let file = std::fs::File::from(file.try_clone()?);
+    if size < bytes.len() as u64 {
+        return Err(refused("the page has no header"));
+    }
+    file.read_exact_at(&mut bytes, 0)?;
+    let word =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let magic = u64::from(word(0)) | u64::from(word(4)) << 32;
+    let version = word(std::mem::offset_of!(Header, version));
+    if magic != MAGIC {
+        return Err(refused("this is no page of Heddle, or it is not finished"));
+    }
+    if version != VERSION {
+        return Err(refused(format!(
+            "the page is of version {version}, and this Heddle reads {VERSION}"
+        )));
+    }
+    Ok(Shape {
+        counters: word(std::mem::offset_of!(Header, counters)),
+        histograms: word(std::mem::offset_of!(Header, histograms)),
+        rings: word(std::mem::offset_of!(Header, rings)),
+        ring_events: word(std::mem::offset_of!(Header, ring_events)),
+        strings: word(std::mem::offset_of!(Header, strings)),
+    })
+}
+
+/// Returns bytes as text without anything that a terminal would act on.
+fn escape(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() || is_invisible(c) {
+                true => text.extend(c.escape_unicode()),
+                false => text.push(c),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
+}
+
+/// Returns whether `c` changes how the text around it is shown: the direction, or nothing that can be seen.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_without_anything_that_a_terminal_acts_on() {
+        assert_eq!(escape("größe µs".as_bytes()), "größe µs");
+        assert_eq!(escape(b"a\x1b[2Jb\n\xff\x00"), "a\\u{1b}[2Jb\\u{a}\\xff\\u{0}");
+        assert_eq!(escape("a\u{202e}b\u{9b}".as_bytes()), "a\\u{202e}b\\u{9b}");
+    }
+}
