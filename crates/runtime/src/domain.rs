@@ -5,6 +5,7 @@ use crate::preempted::Preempted;
 use crate::task::EntityRef;
 use heddle_core::{Policy, Rng};
 use heddle_sync::{Inbox, InboxNode, SpinLock};
+use heddle_telemetry::RingWriter;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,14 +21,16 @@ pub(crate) struct Domain<P: Policy> {
     carriers: UnsafeCell<Carriers>,
     preempted: UnsafeCell<Preempted>,
     pub(crate) rng: Rng,
+    /// Its events; written under the lock.
+    pub(crate) ring: RingWriter<'static>,
 }
 
 // SAFETY: queue, carriers and generator are used by the holder of the lock only.
 unsafe impl<P: Policy> Sync for Domain<P> {}
 
 impl<P: Policy> Domain<P> {
-    /// Returns the run queue `index`, of this many CPUs.
-    pub(crate) fn new(index: u32, cpus: usize, queue: P::Queue) -> Self {
+    /// Returns the run queue `index`, of this many CPUs, with the ring for its events.
+    pub(crate) fn new(index: u32, cpus: usize, queue: P::Queue, ring: RingWriter<'static>) -> Self {
         Domain {
             lock: SpinLock::new(),
             queued: AtomicU32::new(0),
@@ -37,6 +40,7 @@ impl<P: Policy> Domain<P> {
             carriers: UnsafeCell::new(Carriers::new(cpus)),
             preempted: UnsafeCell::default(),
             rng: Rng::new(u64::from(index)),
+            ring,
         }
     }
 

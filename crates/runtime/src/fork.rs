@@ -59,6 +59,8 @@ pub fn in_parent() {
 /// # Safety
 /// The caller is in the child of a fork that [`before`] prepared.
 pub unsafe fn in_child() {
+    // First: what runs here may count.
+    heddle_sys::fork::ChildMemory::give();
     if let Some((mut global, pool, slab, parkers, signals)) = HELD_LOCKS.0.take() {
         *global = None;
         drop((global, pool, slab, parkers, signals));

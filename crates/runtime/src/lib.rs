@@ -121,16 +121,14 @@ pub mod sync;
 mod take_over;
 mod task;
 mod task_local;
+mod telemetry;
 mod threads;
 mod ticker;
 mod time;
 mod timers;
 mod tls;
-#[cfg(feature = "trace")]
 pub mod trace;
-#[cfg(not(feature = "trace"))]
-mod trace;
-#[cfg(all(virtual_time, feature = "trace"))]
+#[cfg(virtual_time)]
 pub mod virtual_time;
 mod wake;
 mod watches;

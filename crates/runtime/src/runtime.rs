@@ -5,7 +5,6 @@ use crate::preempt::NoPreempt;
 use crate::stats::Stats;
 use crate::task::Task;
 use crate::tls;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Workers that run tasks under a policy.
@@ -37,26 +36,26 @@ impl Runtime {
         (0..core.cpus.len()).map(|cpu| share.member().waits(cpu)).collect()
     }
 
-    /// Records the next `steps` steps of its tasks; discards any earlier recording.
+    /// Records what happens to its tasks from now on, for `time`. Each run queue keeps the last 8,191 events
+    /// (fewer on machines with more than 1,024 CPUs); another process can have them recorded, too (`heddle_telemetry`).
     ///
     /// ```no_run
+    /// use std::time::Duration;
     /// let runtime = heddle_rt::RuntimeBuilder::new().workers(1).build()?;
-    /// runtime.record(10_000);
+    /// runtime.record(Duration::from_secs(1));
     /// runtime.run(|| heddle_rt::spawn(heddle_rt::yield_now).join().unwrap());
-    /// for step in runtime.recorded().steps {
-    ///     println!("{} {} task {} {}", step.at, step.cpu, step.who, step.kind);
+    /// for event in runtime.recorded().events {
+    ///     println!("{} {} task {} {}", event.at, event.cpu, event.who, event.kind);
     /// }
     /// # Ok::<(), heddle_rt::ConfigError>(())
     /// ```
-    #[cfg(feature = "trace")]
-    pub fn record(&self, steps: usize) {
-        drop(self.engine.core().recorder.exchange(steps));
+    pub fn record(&self, time: Duration) {
+        self.engine.core().telemetry.record(time.into());
     }
 
-    /// Ends [`Runtime::record`] and returns the recording.
-    #[cfg(feature = "trace")]
+    /// Returns what was recorded since [`Runtime::record`], or since the last call of this.
     pub fn recorded(&self) -> crate::trace::Trace {
-        self.engine.core().recorder.exchange(0)
+        self.engine.core().telemetry.recorded()
     }
 
     /// Returns the policy's name.
@@ -183,12 +182,14 @@ fn end(engine: &'static dyn Engine) -> usize {
 pub(crate) fn stats_of(engine: &'static dyn Engine) -> Stats {
     let _guard = NoPreempt::new();
     let core = engine.core();
+    let others = core.telemetry.others();
     let mut stats = Stats {
         runtime: core.settings.name.as_deref().map(str::to_owned),
         quantum: core.settings.quantum,
-        reminders: core.ticker.reminders.get(),
-        takeovers: core.ticker.takeovers.get(),
-        spawned: core.spawned_outside.load(Ordering::Relaxed),
+        reminders: others.reminders.get(),
+        takeovers: others.takeovers.get(),
+        spawned: others.spawned.get(),
+        unseen: core.telemetry.unseen.clone(),
         queue_lengths: engine.queue_lengths(),
         ..Stats::default()
     };

@@ -318,7 +318,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// Returns the CPU at which the task was created; meaningless once it has run.
-    #[cfg(all(virtual_time, feature = "trace"))]
+    #[cfg(virtual_time)]
     pub(crate) fn home(&self) -> usize {
         self.task().get().entity().get().cpu.load(std::sync::atomic::Ordering::Relaxed) as usize
     }

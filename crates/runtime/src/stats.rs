@@ -1,47 +1,6 @@
 //! Counters of a runtime.
 
-use crate::cpu_time::Meter;
 use heddle_core::Ns;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A counter with one writer: a plain add, no locked instruction.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    #[inline]
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Counted by a worker.
-#[derive(Debug, Default)]
-pub(crate) struct WorkerStats {
-    pub(crate) switches: Counter,
-    pub(crate) preemptions: Counter,
-    pub(crate) steals: Counter,
-    pub(crate) spawned: Counter,
-    pub(crate) exited: Counter,
-    pub(crate) sleeps: Counter,
-    pub(crate) interrupts: Counter,
-    pub(crate) probes: Counter,
-    pub(crate) skipped: Counter,
-    pub(crate) takeovers: Counter,
-    pub(crate) polls_kept: Counter,
-    pub(crate) meter: Meter,
-}
-
-/// Counted by the ticker.
-#[derive(Debug, Default)]
-pub(crate) struct TickerStats {
-    pub(crate) reminders: Counter,
-    pub(crate) takeovers: Counter,
-}
 
 /// What a runtime has done since it started. Counters only grow, except the queue lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,4 +42,6 @@ pub struct Stats {
     pub kernel_threads: usize,
     /// Tasks that wait, per run queue.
     pub queue_lengths: Vec<usize>,
+    /// Why other processes cannot read these counters, if they cannot (`heddle_telemetry`).
+    pub unseen: Option<String>,
 }

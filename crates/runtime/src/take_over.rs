@@ -29,7 +29,7 @@ pub(crate) fn from_sleeper(
         return false;
     }
     worker.alarm.off();
-    engine.core().ticker.takeovers.add(1);
+    engine.core().telemetry.others().takeovers.add(1);
     threads::hand_over(engine, worker);
     // SAFETY: null or a block, and blocks are never unmapped.
     if let Some(task) = unsafe { task.as_ref() }.and_then(Entity::context) {

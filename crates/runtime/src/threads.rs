@@ -26,8 +26,10 @@ pub(crate) fn start_worker(engine: &'static dyn Engine, cpu: usize) -> io::Resul
     let owner = match core.servers.take_retired(cpu) {
         Some(owner) => owner,
         None => {
-            let (owner, worker) =
-                Worker::create(core.identity(), core.liveness(), cpu as u32, u64::from(number))?;
+            let (owner, worker) = {
+                let (seed, shown) = (u64::from(number), core.telemetry.worker());
+                Worker::create(core.identity(), core.liveness(), cpu as u32, seed, shown)?
+            };
             core.servers.all.add(worker);
             owner
         }

@@ -148,7 +148,7 @@ fn look(engine: &'static dyn Engine, watches: &mut Watches, cpu: usize, worker: 
             watches.held_up.lost(tid);
         }
     } else if is_unheard(engine, cpu, worker) {
-        engine.core().ticker.reminders.add(1);
+        engine.core().telemetry.others().reminders.add(1);
         engine.core().settings.mechanism.interrupt(worker);
     } else if has_had_its_slice(engine, now - before.since) && engine.is_work_waiting(cpu) {
         engine.core().settings.mechanism.send(worker);

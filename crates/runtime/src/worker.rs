@@ -3,8 +3,8 @@
 use crate::alarm::{self, Alarm, Asked};
 use crate::slab::SlabCache;
 use crate::stack_cache::StackCache;
-use crate::stats::WorkerStats;
 use crate::task::{Entity, EntityRef, HeaderRef, Liveness, Task, TaskRef};
+use crate::telemetry::{WorkerCounters, WorkerStats};
 use heddle_arch::PreemptCount;
 use heddle_core::{Ns, Rng};
 use heddle_sync::SpinLock;
@@ -194,10 +194,11 @@ impl Owner {
 
 impl Worker {
     /// Creates a block that lives until [`Worker::free`], with one handle for its thread and one for other threads. The
-    /// block has its own mapping, followed by its alternate stack, because replacing a worker must not wait for an
+    /// block has its own mapping, followed by counters of its own and its alternate stack, because replacing a worker must not wait for an
     /// allocator.
     ///
-    /// `runtime` is the address of something unique to the runtime; it is compared, never dereferenced.
+    /// `runtime` is the address of something unique to the runtime; it is compared, never dereferenced. The worker counts
+    /// where others see it (`shown`), if there is room.
     ///
     /// # Errors
     /// The system's, if it is out of memory.
@@ -206,14 +207,17 @@ impl Worker {
         liveness: &'static Liveness,
         cpu: u32,
         seed: u64,
+        shown: Option<&'static WorkerCounters>,
     ) -> io::Result<(Owner, &'static Remote)> {
         let at = memory::reserve(mapped_size())?.cast::<Worker>();
         let no_stack =
             libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-        // SAFETY: behind the block, in the mapping.
-        let ss_sp = unsafe { at.add(1) }.cast();
+        // SAFETY: behind the block, in the mapping, which is aligned as the block is and zeroed: counters at 0.
+        let own: &'static WorkerCounters = unsafe { &*at.add(1).cast() };
+        // SAFETY: behind these, in the mapping.
+        let ss_sp = unsafe { at.add(1).byte_add(size_of::<WorkerCounters>()) }.cast();
         let mut new = Worker {
-            remote: Remote::new(cpu),
+            remote: Remote::new(cpu, shown.unwrap_or(own)),
             poll_first: Cell::new(false),
             inputs_at: Cell::new(0),
             budget: Cell::new(BUDGET),
@@ -442,7 +446,7 @@ impl Worker {
 }
 
 impl Remote {
-    pub(crate) fn new(cpu: u32) -> Remote {
+    pub(crate) fn new(cpu: u32, counters: &'static WorkerCounters) -> Remote {
         Remote {
             this: 0,
             count: AtomicU32::new(PreemptCount::ENABLED + 1),
@@ -455,7 +459,7 @@ impl Remote {
             asked: AtomicBool::new(false),
             unanswered: AtomicBool::new(false),
             alarm: Alarm::default(),
-            stats: WorkerStats::default(),
+            stats: WorkerStats::new(counters),
             tid: AtomicU32::new(0),
             attached: AtomicBool::new(true),
             spare_word: AtomicU32::new(0),
@@ -525,7 +529,7 @@ impl Remote {
 
 /// Returns the bytes of a worker's mapping.
 fn mapped_size() -> usize {
-    size_of::<Worker>() + altstack_size()
+    size_of::<Worker>() + size_of::<WorkerCounters>() + altstack_size()
 }
 
 /// Returns the bytes of a worker's alternate signal stack, which leaves room to report an overflow.

@@ -96,7 +96,9 @@ mod tests {
     use super::*;
 
     fn workers(n: u32) -> Vec<&'static Remote> {
-        (0..n).map(|cpu| &*Box::leak(Box::new(Remote::new(cpu)))).collect()
+        (0..n)
+            .map(|cpu| &*Box::leak(Box::new(Remote::new(cpu, Box::leak(Box::default())))))
+            .collect()
     }
 
     fn cpus(workers: impl Iterator<Item = &'static Remote>) -> Vec<usize> {

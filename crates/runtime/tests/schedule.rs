@@ -1,6 +1,6 @@
 //! Schedules in virtual time, to the nanosecond: what the runtime decides, against what was worked out by hand. Built
 //! by `scripts/test-virtual` only.
-#![cfg(all(virtual_time, feature = "trace"))]
+#![cfg(virtual_time)]
 
 use heddle_core::{Ns, TaskAttrs};
 use heddle_rt::trace::EventKind::{self, Block, Exit, New, Preempted, Start, Wakeup, Yield};

@@ -1,7 +1,9 @@
 //! Times of events: the writer stores the time stamp counter, and the reader converts it to `CLOCK_MONOTONIC` by two
 //! moments at which both were read. The longer ago the first, the better it knows the rate.
 
+use crate::layout::Header;
 use heddle_sys::clock;
+use std::sync::atomic::Ordering;
 
 /// The clock of a page's events, by its number in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,12 @@ impl Anchor {
         };
         let looks: [_; 5] = std::array::from_fn(look);
         looks.into_iter().min_by_key(|(took, _)| *took).map_or(looks[0].1, |(_, anchor)| anchor)
+    }
+
+    /// Returns the moment at which a page was made.
+    pub fn of(header: &Header) -> Anchor {
+        let [ns, ticks] = [&header.ns, &header.ticks].map(|word| word.load(Ordering::Relaxed));
+        Anchor { ns, ticks }
     }
 
     /// Returns the time of `ticks` in ns, at a rate known from `earlier` and this moment. Both numbers may be anything:

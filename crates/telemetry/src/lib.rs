@@ -57,4 +57,4 @@ pub use layout::Layout;
 #[cfg(not(loom))]
 pub use page::{Counter, Page, RingWriter};
 #[cfg(not(loom))]
-pub use reader::{Batch, Metric, Reader};
+pub use reader::{Batch, Cursor, Metric, Reader};

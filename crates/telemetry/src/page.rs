@@ -17,6 +17,7 @@ use crate::layout::{
     Entry, Head, Header, Layout, MAGIC, Offsets, Shape, Strings, VERSION, deadline,
 };
 use crate::memory::Memory;
+use crate::reader::{Batch, Cursor};
 use crate::ring::{self, Slot};
 
 /// A counter, or another number that changes.
@@ -186,6 +187,23 @@ impl Page {
     /// Has events recorded for at least `time` from now on, as a reader in another process would.
     pub fn record(&self, time: Ns) {
         self.memory.header().until.fetch_max(deadline(self.clock, time), Ordering::Relaxed);
+    }
+
+    /// Returns the end of a ring, from which [`Page::events`] can read.
+    ///
+    /// # Panics
+    /// If there is no such ring.
+    #[must_use]
+    pub fn cursor(&self, ring: usize) -> Cursor {
+        Cursor::at_end(&self.memory, ring)
+    }
+
+    /// Returns the events of a ring from `cursor` on, and moves that to their end.
+    ///
+    /// # Panics
+    /// If there is no such ring.
+    pub fn events(&self, ring: usize, cursor: &mut Cursor) -> Batch {
+        cursor.read(&self.memory, ring, self.clock, Anchor::of(self.memory.header()))
     }
 
     /// Returns a copy of a public page: seeds for tests.

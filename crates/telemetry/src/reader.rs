@@ -35,11 +35,44 @@ pub struct Batch {
     pub unknown: u64,
 }
 
-/// The place in a ring up to which a reader has read.
+/// The place in a ring up to which somebody has read.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+pub struct Cursor {
     next: u64,
     last: Ns,
+}
+
+impl Cursor {
+    /// Returns the end of a ring of `memory`.
+    pub(crate) fn at_end(memory: &Memory, ring: usize) -> Cursor {
+        Cursor { next: memory.heads()[ring].0.load(Ordering::Relaxed), last: Ns::ZERO }
+    }
+
+    /// Returns the events of a ring from here on, whose times are by `clock`, which was read at the moment `made`, and
+    /// moves to their end.
+    pub(crate) fn read(
+        &mut self,
+        memory: &Memory,
+        ring: usize,
+        clock: Clock,
+        made: Anchor,
+    ) -> Batch {
+        let copied = ring::read(&memory.heads()[ring].0, memory.slots(ring), self.next);
+        let (now, mut unknown) = (Anchor::now(), 0);
+        let convert = |words| {
+            let event = Event::try_from(words).inspect_err(|_| unknown += 1).ok()?;
+            let at = match clock {
+                Clock::Ticks => Ns(now.ns_of(event.at.0, made)),
+                Clock::Ns => event.at,
+            };
+            // The rate is known a little better each time.
+            self.last = self.last.max(at);
+            Some(Event { at: self.last, ..event })
+        };
+        let events = copied.words.into_iter().filter_map(convert).collect();
+        self.next = copied.next;
+        Batch { events, lost: copied.lost, unknown }
+    }
 }
 
 /// Another process's page, or one's own.
@@ -50,7 +83,7 @@ pub struct Reader {
     made: Anchor,
     process: Option<Process>,
     file: OwnedFd,
-    places: Vec<Place>,
+    cursors: Vec<Cursor>,
 }
 
 /// Why something is no page.
@@ -81,15 +114,10 @@ impl Reader {
         let header = memory.header();
         let clock = Clock::of(header.clock.load(Ordering::Relaxed));
         let clock = clock.ok_or_else(|| refused("the page has an unknown clock"))?;
-        let made = Anchor {
-            ns: header.ns.load(Ordering::Relaxed),
-            ticks: header.ticks.load(Ordering::Relaxed),
-        };
-        let place = |head: &crate::layout::Head| head.0.load(Ordering::Relaxed);
-        let places =
-            memory.heads().iter().map(|head| Place { next: place(head), ..Place::default() });
-        let places = places.collect();
-        Ok(Reader { clock, made, process, file, places, memory })
+        let made = Anchor::of(header);
+        let rings = 0..shape.rings as usize;
+        let cursors = rings.map(|ring| Cursor::at_end(&memory, ring)).collect();
+        Ok(Reader { clock, made, process, file, cursors, memory })
     }
 
     /// Returns the process in which it was found.
@@ -154,23 +182,7 @@ impl Reader {
     /// # Panics
     /// If there is no such ring.
     pub fn events(&mut self, ring: usize) -> Batch {
-        let (head, slots) = (&self.memory.heads()[ring].0, self.memory.slots(ring));
-        let place = &mut self.places[ring];
-        let copied = ring::read(head, slots, place.next);
-        let (now, mut unknown) = (Anchor::now(), 0);
-        let convert = |words| {
-            let event = Event::try_from(words).inspect_err(|_| unknown += 1).ok()?;
-            let at = match self.clock {
-                Clock::Ticks => Ns(now.ns_of(event.at.0, self.made)),
-                Clock::Ns => event.at,
-            };
-            // The rate is known a little better each time.
-            place.last = place.last.max(at);
-            Some(Event { at: place.last, ..event })
-        };
-        let events = copied.words.into_iter().filter_map(convert).collect();
-        place.next = copied.next;
-        Batch { events, lost: copied.lost, unknown }
+        self.cursors[ring].read(&self.memory, ring, self.clock, self.made)
     }
 
     /// Returns the values whose entries, from number `first` on, are shown.

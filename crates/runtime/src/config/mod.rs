@@ -24,7 +24,7 @@ use std::path::PathBuf;
 ///
 /// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`, `probe`),
 /// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), `HEDDLE_SHARE`
-/// with `HEDDLE_SHARE_CLASS` and `HEDDLE_SHARE_NAME` ([`RuntimeBuilder::share`]). The defaults
+/// with `HEDDLE_SHARE_CLASS` and `HEDDLE_SHARE_NAME` ([`RuntimeBuilder::share`]), `HEDDLE_TELEMETRY` (`on`, `off`). The defaults
 /// are work stealing without preemption, one worker for every CPU that the process may use, and no dispatcher.
 /// `HEDDLE_NO_PREEMPT_CODE` (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`, `donor`)
 /// sets for the whole process how tasks get their thread-local storage ([`Runtime::tls`]).
@@ -48,6 +48,7 @@ pub struct RuntimeBuilder {
     slice: Option<Ns>,
     max_preempted_polls: Option<u32>,
     share: Option<ShareConfig>,
+    telemetry: Option<bool>,
 }
 
 /// The default of [`RuntimeBuilder::max_preempted_polls`].
@@ -150,6 +151,13 @@ impl RuntimeBuilder {
         Ok(self)
     }
 
+    /// Sets whether other processes of the user can read the runtime's counters and have its events recorded
+    /// (`heddle_telemetry`); they can by default. The runtime has a file descriptor for that.
+    pub fn telemetry(mut self, seen: bool) -> Self {
+        self.telemetry = Some(seen);
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
@@ -162,7 +170,7 @@ impl RuntimeBuilder {
 
     /// Starts the runtime on a machine with these CPUs, which need not exist: if the system refuses to pin a worker,
     /// the worker runs unpinned.
-    #[cfg(all(virtual_time, feature = "trace"))]
+    #[cfg(virtual_time)]
     pub(crate) fn build_on(self, topology: Vec<CpuInfo>) -> Result<Runtime, ConfigError> {
         let this = self.with_environment()?;
         let policy = this.policy.as_deref().unwrap_or(DEFAULT_POLICY);
@@ -211,6 +219,7 @@ impl RuntimeBuilder {
         };
         Ok(Start {
             share,
+            telemetry: self.telemetry.unwrap_or(true),
             name,
             topology,
             dispatcher,
@@ -244,6 +253,12 @@ impl RuntimeBuilder {
         {
             return Err(ShareError::HasCpus.into());
         }
+        let seen = |v: &str| match v {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err("neither on nor off".to_owned()),
+        };
+        self.telemetry = self.telemetry.or(variable("HEDDLE_TELEMETRY", seen)?);
         // `HEDDLE_TLS` is read where the choice is made, once per process; here it is only validated.
         variable("HEDDLE_TLS", str::parse::<TlsMode>)?;
         Ok(self)

@@ -1,11 +1,12 @@
 //! Starting a runtime.
 
 use super::error::{ConfigError, refused};
-use crate::core_state::{Core, Settings};
+use crate::core_state::{Core, Inputs, Settings};
 use crate::preempt::Mechanism;
 use crate::runtime::Runtime;
 use crate::sched::{self, Shared};
 use crate::share::Share;
+use crate::telemetry::Telemetry;
 use crate::{probe, threads, ticker, tls};
 use heddle_core::{CpuInfo, Model, Ns, Params, Policy};
 use heddle_policies::Visitor;
@@ -20,6 +21,8 @@ pub(super) struct Start {
     pub(super) slice: Option<Ns>,
     pub(super) max_preempted_polls: u32,
     pub(super) share: Option<Share>,
+    /// Whether other processes can read its counters.
+    pub(super) telemetry: bool,
 }
 
 impl Start {
@@ -42,6 +45,12 @@ impl Start {
 fn default_quantum<P: Policy>() -> Option<Ns> {
     let mut params = Params::parse(P::NAME).ok()?;
     P::new(&mut params).ok()?.quantum()
+}
+
+/// Returns the labels of a runtime's page.
+fn labels(policy: &str, name: Option<&str>) -> String {
+    let name = name.map(|name| format!(",runtime={}", name.replace([',', '='], "_")));
+    format!("layer=runtime,policy={policy}{}", name.unwrap_or_default())
 }
 
 impl Visitor for Start {
@@ -70,7 +79,13 @@ impl Visitor for Start {
             has_dispatcher: self.dispatcher.is_some(),
             share: self.share,
         };
-        let core = Core::new(settings).map_err(refused("creating the epoll instance"))?;
+        let queues = if P::MODEL == Model::PerCpu { workers } else { 1 };
+        let labels = labels(P::NAME, settings.name.as_deref());
+        // The page comes last: the runtime needs its other descriptors more.
+        let inputs = Inputs::new(workers).map_err(refused("creating the epoll instance"))?;
+        let telemetry = Telemetry::new(&labels, workers, queues, self.telemetry)
+            .map_err(refused("reserving memory for counters"))?;
+        let core = Core::new(settings, inputs, telemetry);
         let shared = Shared::new(core, policy).map_err(refused("reserving the task table"))?;
         let engine = shared.into_engine();
         let runtime = Runtime { engine, policy: P::NAME };

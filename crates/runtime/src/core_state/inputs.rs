@@ -25,7 +25,7 @@ pub(crate) struct Inputs {
 impl Inputs {
     /// # Errors
     /// The system's, if the poller gets no file descriptor.
-    pub(super) fn new(cpus: usize) -> io::Result<Inputs> {
+    pub(crate) fn new(cpus: usize) -> io::Result<Inputs> {
         let (timers, watched) = (Timers::new(cpus), AtomicBool::new(false));
         Ok(Inputs { timers, poller: Poller::new()?, watched })
     }

@@ -20,9 +20,8 @@ use crate::idle_hook::IdleHook;
 use crate::kernel_thread::Name;
 use crate::preempt::Mechanism;
 use crate::share::Share;
-use crate::stats::TickerStats;
 use crate::task::Liveness;
-use crate::trace::Recorder;
+use crate::telemetry::Telemetry;
 use crate::watches::Watches;
 use crate::worker::Worker;
 use heddle_core::{CpuInfo, Ns};
@@ -65,48 +64,43 @@ pub(crate) struct Core {
     pub(crate) lifecycle: Lifecycle,
     /// Controls how soon the kernel runs a woken worker.
     pub(crate) promptness: Promptness,
-    pub(crate) ticker: TickerStats,
     /// 1 once the ticker runs as it is meant to.
     pub(crate) ticker_runs: AtomicU32,
     /// Owned by the ticker while it runs.
     pub(crate) watches: Mutex<Watches>,
-    pub(crate) spawned_outside: AtomicU64,
     /// Polls of futures that have been preempted and not returned.
     pub(crate) preempted_polls: AtomicU32,
     /// Number of placements so far, counted if the policy may hold workers back from tasks (`Shared::HOLDS_BACK`).
     pub(crate) placements: AtomicU64,
-    pub(crate) recorder: Recorder,
     pub(crate) idle_hook: IdleHook,
     next_cpu: AtomicUsize,
     pub(crate) draws: Draws,
     liveness: OnceLock<&'static Liveness>,
+    /// Last: workers count there.
+    pub(crate) telemetry: Telemetry,
 }
 
 impl Core {
-    /// # Errors
-    /// The system's, if the poller gets no file descriptor.
-    pub(crate) fn new(settings: Settings) -> std::io::Result<Core> {
+    pub(crate) fn new(settings: Settings, inputs: Inputs, telemetry: Telemetry) -> Core {
         let cpus = settings.topology.len();
-        Ok(Core {
+        Core {
             cpus: (0..cpus).map(|_| Cpu::default()).collect(),
             servers: Servers::default(),
-            inputs: Inputs::new(cpus)?,
+            inputs,
             parking: Parking::new(cpus, settings.has_dispatcher),
             lifecycle: Lifecycle::default(),
             promptness: Promptness::of_caller(),
-            ticker: TickerStats::default(),
             ticker_runs: AtomicU32::new(0),
             watches: Mutex::new(Watches::new(cpus)),
-            spawned_outside: AtomicU64::new(0),
             preempted_polls: AtomicU32::new(0),
             placements: AtomicU64::new(0),
-            recorder: Recorder::default(),
             idle_hook: IdleHook::default(),
             next_cpu: AtomicUsize::new(0),
             draws: Draws::default(),
             liveness: OnceLock::new(),
             settings,
-        })
+            telemetry,
+        }
     }
 
     /// Sets the runtime that the core belongs to; called once, before any worker starts.
@@ -190,7 +184,7 @@ impl Core {
         // Order matters: a task that has ended was created before.
         let exited: u64 = stats().map(|stats| stats.exited.get()).sum();
         let spawned: u64 = stats().map(|stats| stats.spawned.get()).sum();
-        (self.spawned_outside.load(Ordering::Relaxed) + spawned).saturating_sub(exited) as usize
+        (self.telemetry.others().spawned.get() + spawned).saturating_sub(exited) as usize
     }
 
     /// Returns how long a task may run that has `limit` if nothing is enqueued: no longer than until it must look after

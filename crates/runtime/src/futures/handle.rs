@@ -77,7 +77,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// Returns the CPU at which the task was created; meaningless once it has run.
-    #[cfg(all(virtual_time, feature = "trace"))]
+    #[cfg(virtual_time)]
     pub(super) fn home(&self) -> usize {
         let cpu = self.future.map(|future| &future.get().entity.cpu);
         cpu.map_or(0, |cpu| cpu.load(std::sync::atomic::Ordering::Relaxed) as usize)

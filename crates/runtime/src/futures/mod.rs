@@ -20,7 +20,7 @@ pub use spawn::{Builder, YieldNow, spawn, yield_now};
 pub use foreign::{ForeignTask, PollFn};
 pub(crate) use spawn::spawn_borrowing;
 
-#[cfg(all(virtual_time, feature = "trace"))]
+#[cfg(virtual_time)]
 pub(crate) use spawn::spawn_at_home;
 
 #[cfg(test)]

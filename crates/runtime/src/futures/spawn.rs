@@ -92,7 +92,7 @@ impl Builder {
 }
 
 /// Creates a detached task of `sched`. Returns the CPU at which it was created.
-#[cfg(all(virtual_time, feature = "trace"))]
+#[cfg(virtual_time)]
 pub(crate) fn spawn_at_home(
     sched: &'static dyn Scheduler,
     attrs: TaskAttrs,

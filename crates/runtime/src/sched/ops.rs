@@ -72,7 +72,6 @@ impl<P: Policy> Scheduler for Shared<P> {
     }
 
     fn start(&'static self, task: EntityRef) {
-        self.core.recorder.name(task.get());
         let cpu = task.get().cpu.load(Ordering::Relaxed) as usize;
         self.driver(cpu, &Rng::new(0)).init(task.get().id());
         self.place(task, Enqueue::New);
@@ -430,7 +429,7 @@ impl<P: Policy> Shared<P> {
         self.slots.all()[task.get().id().index()].set_attrs(attrs);
         match worker {
             Some(w) => w.stats.spawned.add(1),
-            None => drop(self.core.spawned_outside.fetch_add(1, Ordering::Relaxed)),
+            None => self.core.telemetry.others().spawned.add_shared(1),
         }
     }
 

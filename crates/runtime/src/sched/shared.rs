@@ -5,10 +5,11 @@ use crate::domain::Domain;
 use crate::engine::{Engine, EngineRef};
 use crate::slots::SlotTable;
 use crate::task::{Entity, EntityRef, Liveness, Run, Scheduler};
-use crate::trace::EventKind;
 use crate::worker::Worker;
 use heddle_core::driver::{Driver, Hook, Rule, RunQueue, TurnTime};
-use heddle_core::{CpuId, Cx, Enqueue, Host, Model, Ns, Policy, Rng, TaskId, Topology};
+use heddle_core::{
+    CpuId, Cx, Enqueue, Event, EventKind, Host, Layer, Model, Ns, Policy, Rng, TaskId, Topology,
+};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -85,12 +86,9 @@ impl<P: Policy> Hook for Call<'_, P> {
     }
 
     #[inline(always)]
-    fn record(&self, cpu: CpuId, id: TaskId, what: EventKind) {
-        if cfg!(feature = "trace")
-            && let Some(task) = self.shared.task_of(id)
-        {
-            self.shared.core.recorder.note(cpu.index(), task.get(), what);
-        }
+    fn record(&self, cpu: CpuId, id: TaskId, kind: EventKind) {
+        let event = || Event::task(Ns::ZERO, cpu, id.0, kind).of(Layer::Runtime);
+        self.domain.ring.record(event);
     }
 
     /// Aborts: continuing would run a task on two CPUs or lose one; unwinding would leave the queue locked.
@@ -112,10 +110,12 @@ impl<P: Policy> Shared<P> {
             Model::PerCpu => (core.cpus.len(), 1),
             Model::Central => (1, core.cpus.len()),
         };
+        let ring = |index: u32| core.telemetry.ring(index as usize);
+        let domain = |index| Domain::new(index, cpus, policy.queue(), ring(index));
         Ok(Shared {
             this: OnceLock::new(),
             slots: SlotTable::new()?,
-            domains: (0..domains as u32).map(|i| Domain::new(i, cpus, policy.queue())).collect(),
+            domains: (0..domains as u32).map(domain).collect(),
             turns: match P::USES_EXPECTED_WAIT {
                 true => core.cpus.iter().map(|_| Turns::default()).collect(),
                 false => Box::default(),
@@ -216,7 +216,7 @@ impl<P: Policy> Shared<P> {
         let cpu = worker.cpu();
         if P::MODEL == Model::Central && self.core.settings.has_dispatcher {
             let task = self.core.collect(worker)?;
-            self.core.recorder.note(cpu, task.get(), EventKind::Start);
+            self.call(domain).record(CpuId(cpu as u16), task.get().id(), EventKind::Start);
             return Some(task);
         }
         self.drain_inbox(domain);

@@ -27,9 +27,6 @@ pub(crate) struct Entity {
     pub(super) id: Cell<TaskId>,
     pub(super) run: AtomicU8,
     is_future: bool,
-    /// Number of tasks that its runtime created before it.
-    #[cfg(feature = "trace")]
-    pub(crate) number: std::sync::atomic::AtomicU64,
 }
 
 impl Entity {
@@ -44,8 +41,6 @@ impl Entity {
             id: Cell::new(NO_ID),
             run: AtomicU8::new(Run::Absent as u8),
             is_future,
-            #[cfg(feature = "trace")]
-            number: std::sync::atomic::AtomicU64::new(0),
         }
     }
 

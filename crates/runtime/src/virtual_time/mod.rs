@@ -26,17 +26,18 @@ use crate::spawn::Builder;
 use crate::sync::Semaphore;
 use crate::task::Task;
 use crate::time::sleep_until;
-use crate::trace::Trace;
+use crate::trace::{self, EventKind, Trace};
 use crate::worker::Worker;
 use crate::{Runtime, RuntimeBuilder, yield_now};
 use heddle_arch::PreemptCount;
 use heddle_core::{CpuInfo, Ns, TaskAttrs};
 use heddle_sys::{clock, thread};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use turns::{Activity, Turns};
 
 /// A task of a workload.
@@ -70,9 +71,6 @@ pub enum Step {
     Sleep(Ns),
 }
 
-/// The maximum number of steps in a schedule.
-const STEPS: usize = 1 << 20;
-
 /// What the tasks of a workload are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -90,21 +88,34 @@ pub enum Kind {
 /// [`ConfigError`], for instance if the policy does not exist.
 ///
 /// # Panics
-/// If the schedule has more than a million steps, the most that can be recorded.
+/// If the schedule has more than a million events, the most that can be recorded.
 pub fn schedule(
     kind: Kind,
     text: &str,
     cpus: u16,
     jobs: &[Job],
-) -> Result<Vec<heddle_core::Event>, ConfigError> {
+) -> Result<Vec<trace::Event>, ConfigError> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _clock = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let runtime = RuntimeBuilder::new().policy(text).workers(1).build_on(machine(cpus))?;
     // Policies may divide time into intervals, which must be the same in every run.
     clock::restart();
-    let Trace { steps, lost } = run(&runtime, kind, jobs);
-    assert_eq!(lost, 0, "the schedule has more than {STEPS} steps");
-    Ok(steps)
+    let Trace { events, lost } = run(&runtime, kind, jobs);
+    assert_eq!(lost, 0, "the schedule has more events than a ring");
+    Ok(numbered(events))
+}
+
+/// Numbers tasks in the order of their arrival. The runtime uses their numbers again.
+fn numbered(mut events: Vec<trace::Event>) -> Vec<trace::Event> {
+    let (mut born, mut numbers) = (0, HashMap::new());
+    for event in &mut events {
+        if event.kind == EventKind::New {
+            numbers.insert(event.who, born);
+            born += 1;
+        }
+        event.who = numbers[&event.who];
+    }
+    events
 }
 
 /// Returns the CPU of the system on which all run, as only one thread is active at a time.
@@ -132,7 +143,7 @@ fn run(runtime: &Runtime, kind: Kind, jobs: &[Job]) -> Trace {
     for job in jobs {
         driver.schedule(job.at, Event::Arrival(job.clone()));
     }
-    runtime.record(STEPS);
+    runtime.record(Duration::MAX);
     // The simulator's round robin begins with the second CPU.
     core.next_cpu();
     let (hook, _close) = (driver.clone(), CloseOnDrop(&driver.turns));
