@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
         let first = reader.events(ring.value);
         assert!(first.events.is_sorted_by_key(|event| event.at));
         let again = reader.events(ring.value);
-        assert!(again.events.is_empty() && again.lost == 0, "nobody writes");
+        assert!(again.events.is_empty() && again.lost == 0, "no thread writes");
     }
     reader.record(Ns::from_ms(1)).expect("memory for the rings");
 });

@@ -16,7 +16,7 @@ const MOST: usize = 3;
 const EXCEPTIONS: &[(&str, &[&str])] = &[
     ("crates/agent/src", &["agent", "fair"]),
     ("crates/agent/src", &["backend", "classes", "model", "policy"]),
-    ("crates/core/src", &["driver", "policy", "step"]),
+    ("crates/core/src", &["driver", "event", "policy"]),
     // Every wait may run handlers or end the thread: waiting, threads, signals and cancellation call each other.
     (
         "crates/posix/src",

@@ -134,7 +134,7 @@ pub struct Event {
     pub at: Ns,
     /// Which task, thread or executor. In schedules tasks are 0, 1, ... in the order of creation.
     pub who: u32,
-    /// The waker, policy or queue that caused it, by the kind; [`Event::NOBODY`].
+    /// The waker, policy or queue that caused it, by the kind; [`Event::NONE`].
     pub by: u32,
     /// The request or connection concerned; 0 if there is none.
     pub request: u64,
@@ -156,13 +156,13 @@ const _: () = {
 };
 
 impl Event {
-    /// Nobody, or unknown: the value of [`Event::by`] where nothing else is stated.
-    pub const NOBODY: u32 = u32::MAX;
+    /// The value of [`Event::by`] where none is stated.
+    pub const NONE: u32 = u32::MAX;
 
     /// Returns the event of a task, with nothing else stated.
     #[inline(always)]
     pub const fn task(at: Ns, cpu: CpuId, task: u32, kind: EventKind) -> Event {
-        let (by, layer) = (Event::NOBODY, Layer::Unstated);
+        let (by, layer) = (Event::NONE, Layer::Unstated);
         Event { at, who: task, by, request: 0, arg: 0, cpu, kind, layer }
     }
 

@@ -127,7 +127,7 @@ impl Histogram {
     }
 }
 
-/// The same histogram in memory that one thread writes and others read.
+/// The same histogram in memory, written by one thread and read by others.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct AtomicHistogram {

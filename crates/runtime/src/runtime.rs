@@ -50,11 +50,13 @@ impl Runtime {
     /// # Ok::<(), heddle_rt::ConfigError>(())
     /// ```
     pub fn record(&self, time: Duration) {
+        let _guard = NoPreempt::new();
         self.engine.core().telemetry.record(time.into());
     }
 
     /// Returns what was recorded since [`Runtime::record`], or since the last call of this.
     pub fn recorded(&self) -> crate::trace::Trace {
+        let _guard = NoPreempt::new();
         self.engine.core().telemetry.recorded()
     }
 

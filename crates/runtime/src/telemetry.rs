@@ -5,7 +5,6 @@
 //! others see, everything is counted in private memory of the same form.
 
 use crate::cpu_time::Meter;
-use crate::preempt::NoPreempt;
 use crate::trace::Trace;
 use heddle_core::{Event, Ns};
 use heddle_telemetry::{Counter, Cursor, Layout, Page, RingWriter};
@@ -199,23 +198,21 @@ impl Telemetry {
         self.others
     }
 
-    /// Returns the ring of a run queue. Its writer holds the queue's lock; in virtual time all queues have one ring, and
-    /// one thread acts at a time.
+    /// Returns the ring of a run queue. Its writer holds the queue's lock; in virtual time all queues have one ring,
+    /// and one thread acts at a time.
     pub(crate) fn ring(&self, queue: usize) -> RingWriter<'static> {
         self.page().ring(queue.min(self.rings - 1))
     }
 
-    /// Records for `time` from now on.
+    /// Records for `time` from now on. Preemption is off.
     pub(crate) fn record(&self, time: Ns) {
-        let _guard = NoPreempt::new();
         let cursors = (0..self.rings).map(|ring| self.page().cursor(ring)).collect();
         *self.recording.lock().unwrap_or_else(PoisonError::into_inner) = cursors;
         self.page().record(time);
     }
 
-    /// Returns what was recorded since the last call of this or of [`Telemetry::record`].
+    /// Returns what was recorded since the last call of this or of [`Telemetry::record`]. Preemption is off.
     pub(crate) fn recorded(&self) -> Trace {
-        let _guard = NoPreempt::new();
         let mut cursors = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
         let batches = cursors.iter_mut().enumerate();
         let mut trace = Trace::default();

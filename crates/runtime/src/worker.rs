@@ -194,11 +194,11 @@ impl Owner {
 
 impl Worker {
     /// Creates a block that lives until [`Worker::free`], with one handle for its thread and one for other threads. The
-    /// block has its own mapping, followed by counters of its own and its alternate stack, because replacing a worker must not wait for an
-    /// allocator.
+    /// block has its own mapping, followed by counters of its own and its alternate stack, because replacing a worker
+    /// must not wait for an allocator.
     ///
-    /// `runtime` is the address of something unique to the runtime; it is compared, never dereferenced. The worker counts
-    /// where others see it (`shown`), if there is room.
+    /// `runtime` is the address of something unique to the runtime; it is compared, never dereferenced. The worker
+    /// counts where others see it (`shown`), if there is room.
     ///
     /// # Errors
     /// The system's, if it is out of memory.

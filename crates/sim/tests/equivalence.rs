@@ -86,7 +86,7 @@ fn ran(policy: &str, cpus: u16, jobs: &[Job]) -> Vec<Event> {
     if let Some(text) = difference(&threads, &futures) {
         panic!("{policy}, {cpus} CPUs, threads and not the simulator, and futures: {text}");
     }
-    // Apart from the layer, they are to be equal.
+    // The layers differ, and nothing else should.
     threads.into_iter().map(|step| step.of(Layer::Sim)).collect()
 }
 

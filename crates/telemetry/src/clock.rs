@@ -1,9 +1,8 @@
 //! Times of events: the writer stores the time stamp counter, and the reader converts it to `CLOCK_MONOTONIC` by two
 //! moments at which both were read. The longer ago the first, the better it knows the rate.
 
-use crate::layout::Header;
+use heddle_core::Ns;
 use heddle_sys::clock;
-use std::sync::atomic::Ordering;
 
 /// The clock of a page's events, by its number in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +33,17 @@ impl Clock {
     }
 
     /// Returns a duration by this clock, accurate to 0.1 %.
-    pub fn duration(self, time: heddle_core::Ns) -> u64 {
+    pub fn duration(self, time: Ns) -> u64 {
         match self {
             Clock::Ticks => clock::ns_to_ticks(time),
             Clock::Ns => time.0,
         }
     }
+}
+
+/// Returns when, by this clock, `time` from now on is over; never 0.
+pub(crate) fn deadline(clock: Clock, time: Ns) -> u64 {
+    clock.now().saturating_add(clock.duration(time)).max(1)
 }
 
 /// One moment by both clocks.
@@ -58,12 +62,6 @@ impl Anchor {
         };
         let looks: [_; 5] = std::array::from_fn(look);
         looks.into_iter().min_by_key(|(took, _)| *took).map_or(looks[0].1, |(_, anchor)| anchor)
-    }
-
-    /// Returns the moment at which a page was made.
-    pub fn of(header: &Header) -> Anchor {
-        let [ns, ticks] = [&header.ns, &header.ticks].map(|word| word.load(Ordering::Relaxed));
-        Anchor { ns, ticks }
     }
 
     /// Returns the time of `ticks` in ns, at a rate known from `earlier` and this moment. Both numbers may be anything:

@@ -6,14 +6,13 @@
 //!
 //! An entry names a counter, a histogram or a ring, in that order; it is shown once the writer has taken what it names.
 
-use heddle_core::{AtomicHistogram, Ns};
+use heddle_core::AtomicHistogram;
 use std::collections::HashMap;
 use std::io;
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::clock::Clock;
-use crate::page::Counter;
+use crate::counter::Counter;
 use crate::ring::Slot;
 
 /// `HEDDLEPG`, as bytes.
@@ -28,7 +27,8 @@ pub(crate) const VERSION: u32 = 1;
 pub struct Layout<'a> {
     /// The labels of everything here.
     pub labels: &'a str,
-    /// Name and labels of each counter. Of those that one thread writes, 16 fill two cache lines.
+    /// Name and labels of each counter. 16 of them fill two cache lines: those of one thread should not share them with
+    /// another's.
     pub counters: &'a [(&'a str, &'a str)],
     /// Name and labels of each histogram.
     pub histograms: &'a [(&'a str, &'a str)],
@@ -49,7 +49,7 @@ pub(crate) struct Header {
     /// The moment at which the page was made: `CLOCK_MONOTONIC` and time stamp counter.
     pub ns: AtomicU64,
     pub ticks: AtomicU64,
-    /// A [`Clock`]'s number.
+    /// The number of the clock of events ([`crate::clock::Clock`]).
     pub clock: AtomicU32,
     /// The numbers of a [`Shape`].
     pub counters: AtomicU32,
@@ -190,11 +190,6 @@ impl<'a> Layout<'a> {
             offsets.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, message()))?;
         Ok((shape, offsets))
     }
-}
-
-/// Returns how many of a page's clock units from now on `time` ends; never 0.
-pub(crate) fn deadline(clock: Clock, time: Ns) -> u64 {
-    clock.now().saturating_add(clock.duration(time)).max(1)
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use heddle_sys::memory::{self, SharedMemory};
 use std::io;
 use std::os::fd::AsFd;
 use std::slice;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::clock::Anchor;
+use crate::counter::Counter;
 use crate::layout::{Entry, Head, Header, Offsets, Shape};
-use crate::page::Counter;
 use crate::ring::Slot;
 
 /// Where the memory comes from, and so how it goes.
@@ -34,8 +35,8 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Maps `file`, which is at least as large as the shape and sealed against shrinking. If children of forks must find
-    /// memory there, they get their own.
+    /// Maps `file`, which is at least as large as the shape and sealed against shrinking. If children of forks must
+    /// find memory there, they get their own.
     pub fn shared(
         file: impl AsFd,
         shape: Shape,
@@ -69,6 +70,12 @@ impl Memory {
     pub fn header(&self) -> &Header {
         // SAFETY: the offset is 0, the memory larger, and any bits are valid atomics.
         unsafe { &*self.base.cast() }
+    }
+
+    /// Returns the moment at which the page was made, as it says.
+    pub fn made(&self) -> Anchor {
+        let [ns, ticks] = [&self.header().ns, &self.header().ticks];
+        Anchor { ns: ns.load(Ordering::Relaxed), ticks: ticks.load(Ordering::Relaxed) }
     }
 
     /// Returns the bytes of all names.

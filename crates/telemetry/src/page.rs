@@ -12,44 +12,12 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::clock::{Anchor, Clock};
-use crate::layout::{
-    Entry, Head, Header, Layout, MAGIC, Offsets, Shape, Strings, VERSION, deadline,
-};
+use crate::clock::{Anchor, Clock, deadline};
+use crate::counter::Counter;
+use crate::layout::{Entry, Head, Header, Layout, MAGIC, Offsets, Shape, Strings, VERSION};
 use crate::memory::Memory;
 use crate::reader::{Batch, Cursor};
 use crate::ring::{self, Slot};
-
-/// A counter, or another number that changes.
-#[derive(Debug, Default)]
-#[repr(transparent)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds to it. For its only writer: a plain add, no locked instruction.
-    #[inline]
-    pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    /// Adds to one that has several writers.
-    #[inline]
-    pub fn add_shared(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    /// Sets it.
-    #[inline]
-    pub fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    /// Returns its value.
-    #[inline]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// The file of a page. The program may have closed its descriptor and use the number for something else.
 #[derive(Debug)]
@@ -65,8 +33,8 @@ impl File {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Makes the file, with its fixed part allocated. Its descriptor gets a high number, out of the way of programs that
-    /// count on low ones, and of those that use `select`.
+    /// Makes the file, with its fixed part allocated. Its descriptor gets a high number, out of the way of programs
+    /// that count on low ones, and of those that use `select`.
     fn new(at: &Offsets) -> io::Result<File> {
         let name = CString::new(format!("heddle:{}", std::process::id()))?;
         let file = sealed_file(&name, at.end)?;
@@ -86,8 +54,8 @@ impl Drop for File {
     }
 }
 
-/// Returns the lowest number for descriptors that programs should not meet: below 1024, where `select` ends, so that the
-/// kernel's table stays small.
+/// Returns the lowest number for descriptors that programs should not meet: below 1024, where `select` ends, so that
+/// the kernel's table stays small.
 fn high_number() -> i32 {
     const HIGH: u64 = 960;
     getrlimit(Resource::Nofile).current.map_or(HIGH, |limit| HIGH.min(limit / 4 * 3)) as i32
@@ -113,7 +81,7 @@ impl Page {
         })
     }
 
-    /// Makes a page that nobody else finds: what counts there need not know.
+    /// Makes a page that no other process finds: what counts there need not know.
     ///
     /// # Errors
     /// `InvalidInput` for a layout that is too large; the system's if no address space is left.
@@ -203,7 +171,7 @@ impl Page {
     /// # Panics
     /// If there is no such ring.
     pub fn events(&self, ring: usize, cursor: &mut Cursor) -> Batch {
-        cursor.read(&self.memory, ring, self.clock, Anchor::of(self.memory.header()))
+        cursor.read(&self.memory, ring, self.clock, self.memory.made())
     }
 
     /// Returns a copy of a public page: seeds for tests.
@@ -266,30 +234,32 @@ pub struct RingWriter<'a> {
 }
 
 impl RingWriter<'_> {
-    /// Returns whether anybody wants events: a load.
+    /// Returns whether a reader wants events: a load.
     #[inline(always)]
     pub fn is_on(&self) -> bool {
         self.until.load(Ordering::Relaxed) != 0
     }
 
-    /// Adds an event if anybody wants events. Its time is now, whatever [`Event::at`] says.
+    /// Adds an event if a reader wants events. Its time is now, whatever [`Event::at`] says.
     #[inline(always)]
     pub fn record(&self, event: impl FnOnce() -> Event) {
         if self.is_on() {
-            self.write(event());
+            let [_, who, request, what] = event().into();
+            self.write(who, request, what);
         }
     }
 
-    /// Kept out of line, and so out of the way of a program that is not recorded.
+    /// Kept out of line, and so out of the way of a program that is not recorded. Takes the words of an event in
+    /// registers: put together from its fields in memory, they cost the processor as much as the time.
     #[inline(never)]
-    fn write(&self, event: Event) {
+    fn write(&self, who: u64, request: u64, what: u64) {
         let (now, until) = (self.clock.now(), self.until.load(Ordering::Relaxed));
         if now > until {
-            // Nobody has renewed it. If a reader does so now, its number stays.
+            // No reader has renewed it. If a reader does so now, its number stays.
             let _ = self.until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
             return;
         }
-        ring::write(&self.head.0, self.slots, Event { at: Ns(now), ..event }.into());
+        ring::write(&self.head.0, self.slots, [now, who, request, what]);
     }
 }
 
@@ -312,15 +282,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_recorded_unless_somebody_wants_it_and_for_no_longer() {
+    fn nothing_is_recorded_unless_a_reader_wants_it_and_for_no_longer() {
         let page = Page::private(&LAYOUT).unwrap();
         assert!(!page.is_public());
         let ring = page.ring(0);
-        ring.record(|| panic!("nobody wants events"));
+        ring.record(|| panic!("no reader wants events"));
         page.record(Ns::from_secs(3600));
         ring.record(event);
         assert_eq!(ring.head.0.load(Ordering::Relaxed), 1);
-        // An hour has passed, and nobody has renewed it.
+        // An hour has passed, and no reader has renewed it.
         page.memory.header().until.store(1, Ordering::Relaxed);
         ring.record(event);
         assert!(!ring.is_on());

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::clock::{Anchor, Clock};
-use crate::layout::{Entry, Header, MAGIC, Shape, VERSION, deadline};
+use crate::clock::{Anchor, Clock, deadline};
+use crate::layout::{Entry, Header, MAGIC, Shape, VERSION};
 use crate::memory::Memory;
 use crate::ring;
 
@@ -35,7 +35,7 @@ pub struct Batch {
     pub unknown: u64,
 }
 
-/// The place in a ring up to which somebody has read.
+/// The place in a ring up to which a reader has read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     next: u64,
@@ -99,7 +99,7 @@ impl Reader {
     /// not be written, which is how recording is turned on.
     #[doc(hidden)]
     pub fn open(file: OwnedFd, process: Option<Process>) -> io::Result<Reader> {
-        // Nobody can shorten it: an access beyond its end would end this process.
+        // No process can shorten it: an access beyond its end would end this process.
         let seals = fcntl_get_seals(&file).map_err(|_| refused("a page is a file in memory"))?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(refused("a page is sealed against shrinking"));
@@ -114,7 +114,7 @@ impl Reader {
         let header = memory.header();
         let clock = Clock::of(header.clock.load(Ordering::Relaxed));
         let clock = clock.ok_or_else(|| refused("the page has an unknown clock"))?;
-        let made = Anchor::of(header);
+        let made = memory.made();
         let rings = 0..shape.rings as usize;
         let cursors = rings.map(|ring| Cursor::at_end(&memory, ring)).collect();
         Ok(Reader { clock, made, process, file, cursors, memory })

@@ -1,5 +1,5 @@
-//! A ring of events that one thread at a time writes and others read. It overwrites its oldest events: a writer never
-//! waits, and a reader finds out what it missed.
+//! A ring of events, written by one thread at a time and read by others. It overwrites its oldest events: a writer
+//! never waits, and a reader finds out what it missed.
 //!
 //! `position` counts the events ever written; event `n` lies in slot `n % len`. It only grows.
 //!

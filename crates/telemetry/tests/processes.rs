@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 const IS_WRITER: &str = "HEDDLE_TEST_WRITER";
 const HOUR: Ns = Ns::from_secs(3600);
 
-/// The other process: until its input ends it counts, and records events numbered from 0 once somebody wants them.
+/// The other process: until its input ends it counts, and records events numbered from 0 once a reader wants them.
 #[test]
 fn writer() {
     if std::env::var_os(IS_WRITER).is_none() {

@@ -24,8 +24,9 @@ use std::path::PathBuf;
 ///
 /// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`, `probe`),
 /// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), `HEDDLE_SHARE`
-/// with `HEDDLE_SHARE_CLASS` and `HEDDLE_SHARE_NAME` ([`RuntimeBuilder::share`]), `HEDDLE_TELEMETRY` (`on`, `off`). The defaults
-/// are work stealing without preemption, one worker for every CPU that the process may use, and no dispatcher.
+/// with `HEDDLE_SHARE_CLASS` and `HEDDLE_SHARE_NAME` ([`RuntimeBuilder::share`]), and `HEDDLE_TELEMETRY` (`on`,
+/// `off`). The defaults are work stealing without preemption, one worker for every CPU that the process may use, and
+/// no dispatcher.
 /// `HEDDLE_NO_PREEMPT_CODE` (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`, `donor`)
 /// sets for the whole process how tasks get their thread-local storage ([`Runtime::tls`]).
 ///
