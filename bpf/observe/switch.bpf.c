@@ -168,7 +168,7 @@ static __noinline struct ob_use *new_use(struct task_struct *p, struct ob_switch
 	return u;
 }
 
-/* Who ran while a thread waited: the turns of this CPU that overlap its wait. */
+/* Who ran while this CPU's thread waited: the turns of others here that overlap its wait. */
 static __noinline int blame(struct cpu *cpu, __u64 from, __u64 to)
 {
 	for (__u32 back = 1; back <= OB_TURNS; back++) {
@@ -178,7 +178,7 @@ static __noinline int blame(struct cpu *cpu, __u64 from, __u64 to)
 
 		if (turn->to <= from)
 			break;
-		u = turn->tid && end > begin ? find_use(turn->tid) : NULL;
+		u = turn->tid != cpu->tid && end > begin ? find_use(turn->tid) : NULL;
 		if (u)
 			ADD(u->delayed, end - begin);
 	}

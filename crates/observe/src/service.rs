@@ -91,6 +91,13 @@ pub(crate) fn name_of(thread: u32) -> String {
     readable(name.strip_suffix(b"\n").unwrap_or(&name))
 }
 
+/// Returns whether process ids are here what they are in the kernel: this is the initial namespace of processes.
+pub(crate) fn ids_are_the_kernels() -> bool {
+    /// The kernel's `PROC_PID_INIT_INO`.
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL)
+}
+
 fn check(target: &Target, sockets: &BTreeMap<u64, Socket>) -> Result<(), ObserveError> {
     let served = |port: &u16| sockets.values().any(|socket| socket.port == *port);
     if let Some(port) = target.ports.iter().find(|port| !served(port)) {

@@ -354,6 +354,12 @@ impl Watch {
                 "cookies of some sockets are unknown: reading them needs CAP_SYS_PTRACE".into(),
             );
         }
+        if !service::ids_are_the_kernels() {
+            notes.push(
+                "processes and threads have the ids of the initial namespace, not of this one"
+                    .into(),
+            );
+        }
         notes
     }
 }

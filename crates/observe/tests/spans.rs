@@ -311,3 +311,34 @@ fn datagrams_in_several_sockets() {
     let cookies: Vec<u64> = recording.service.sockets.iter().map(|socket| socket.cookie).collect();
     assert!(recording.spans.iter().all(|span| cookies.contains(&span.queue)), "{cookies:?}");
 }
+
+/// One listener for both families: clients of the older come with mapped addresses.
+#[test]
+fn both_families_of_addresses() {
+    let Ok(listener) = std::net::TcpListener::bind("[::]:0") else {
+        return eprintln!("skipped: no IPv6");
+    };
+    let port = listener.local_addr().unwrap().port();
+    let log = Log::default();
+    let own = log.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut entry = Entry::default();
+            assert!(read_request(&stream, &mut entry));
+            write_answer(&stream, &mut entry);
+            own.add(entry);
+        }
+    });
+    let clients = || {
+        for id in 0..20 {
+            let host = if id % 2 == 0 { "127.0.0.1" } else { "::1" };
+            request(&TcpStream::connect((host, port)).unwrap(), id);
+        }
+    };
+    let Some(recording) = watch(&[port], &Options::default(), clients) else { return };
+    assert_eq!(recording.spans.len(), 20, "{:?}", recording.lost);
+    for (entry, span) in pair(&log.entries(), &recording.spans, |span| span.connection) {
+        check(&entry, &span);
+        assert_eq!(span.port, port);
+    }
+}

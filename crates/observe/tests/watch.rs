@@ -168,6 +168,34 @@ fn every_switch_is_counted_and_recorded() {
 }
 
 #[test]
+fn a_thread_is_charged_for_the_waits_of_a_group_on_its_cpu() {
+    let options = SwitchOptions { threads: true, ..SwitchOptions::default() };
+    let switches = match Switches::start(options) {
+        Ok(switches) => switches,
+        Err(error @ ObserveError::Denied(_)) => return eprintln!("skipped: {error}"),
+        Err(error) => panic!("{error}"),
+    };
+    let cpu = heddle_sys::thread::affinity().unwrap()[0];
+    let command = "while :; do :; done";
+    let busy = || heddle_test_support::Running::start(Command::new("sh").args(["-c", command]));
+    let (mine, neighbour) = (busy(), busy());
+    for process in [&mine, &neighbour] {
+        heddle_sys::thread::CpuMask::of(&[cpu]).apply_to(process.pid()).unwrap();
+    }
+    switches.set_group(mine.pid(), 1);
+    let of = |process: u32| switches.uses().into_iter().find(|one| one.thread == process);
+    until("the neighbour is charged", || {
+        of(neighbour.pid()).is_some_and(|neighbour| neighbour.delayed > Ns::ZERO)
+    });
+    let pids = [mine.pid(), neighbour.pid()];
+    drop((mine, neighbour));
+    let [mine, neighbour] = pids.map(|pid| of(pid).unwrap());
+    assert_eq!(mine.delayed, Ns::ZERO, "the neighbour's waits are not charged");
+    assert!(neighbour.delayed <= neighbour.cpu, "{neighbour:?}");
+    assert!(neighbour.preempted > 0 && neighbour.ended, "{neighbour:?}");
+}
+
+#[test]
 fn a_ring_of_switches_that_is_full_is_counted() {
     let options = SwitchOptions { events: true, ring_bytes: 4096, ..SwitchOptions::default() };
     let switches = match Switches::start(options) {

@@ -2,6 +2,8 @@
 
 mod layout;
 mod reasons;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::Ordering::Relaxed;
 
