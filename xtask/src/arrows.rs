@@ -34,6 +34,7 @@ const LIBRARIES: &[&str] = &[
     "heddle-bench",
     "heddle-sim",
     "heddle-observe",
+    "heddle-export",
     "heddle-advise",
 ];
 
@@ -49,6 +50,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-share", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-telemetry", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-observe", &[&["heddle-bpf", "heddle-core", "heddle-sys", "heddle-telemetry"]]),
+    ("heddle-export", &[&["heddle-core", "heddle-telemetry", "heddle-observe"]]),
     (
         "heddle-advise",
         &[&["heddle-observe", "heddle-sim", "heddle-steer", "heddle-core", "heddle-policies"]],
