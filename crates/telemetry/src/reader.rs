@@ -132,6 +132,15 @@ impl Reader {
         self.memory.header().pid.load(Ordering::Relaxed)
     }
 
+    /// Returns what tells its page from all others, of this process too, while either is open.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = fstat(&self.file)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
     /// Returns whether the process that made it has not ended. What it counted can still be read afterwards.
     #[must_use]
     pub fn lives(&self) -> bool {
