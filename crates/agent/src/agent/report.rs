@@ -155,6 +155,9 @@ pub struct ClassReport {
     pub class: usize,
     /// Times from a wakeup to the CPU.
     pub delay: Delay,
+    /// The same as a histogram: the upper end of each bucket that is not empty, in ns, and its count.
+    #[serde(default)]
+    pub buckets: Vec<(u64, u64)>,
 }
 
 /// A distribution of durations.
@@ -249,5 +252,10 @@ fn outcomes(counts: &Counts) -> BTreeMap<String, u64> {
 
 fn classes(tally: &Tally) -> Vec<ClassReport> {
     let all = tally.delays.iter().enumerate().filter(|(_, delays)| !delays.times.is_empty());
-    all.map(|(class, times)| ClassReport { class, delay: times.into() }).collect()
+    let report = |(class, delays): (usize, &Delays)| ClassReport {
+        class,
+        delay: delays.into(),
+        buckets: delays.times.buckets().collect(),
+    };
+    all.map(report).collect()
 }

@@ -241,7 +241,7 @@ fn commits(report: &Report) -> String {
 fn table(classes: &[ClassReport]) -> Table {
     let head = ["class", "wakeups", "delay p50", "p90", "p99", "p99.9", "longest"];
     let mut table = Table::new("", head);
-    for ClassReport { class, delay } in classes {
+    for ClassReport { class, delay, .. } in classes {
         #[allow(clippy::cast_precision_loss, reason = "for people")]
         let time = |ns: u64| Cell::number(human(ns as f64, "ns"));
         table.push(vec![
@@ -257,7 +257,7 @@ fn table(classes: &[ClassReport]) -> Table {
     table
 }
 
-fn class_name(class: usize) -> String {
+pub fn class_name(class: usize) -> String {
     match class {
         class if class == usize::from(Class::LC.0) => "lc".into(),
         class if class == usize::from(Class::BE.0) => "be".into(),
