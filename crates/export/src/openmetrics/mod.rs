@@ -28,7 +28,7 @@ use std::fmt;
 
 use heddle_core::Histogram;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -149,12 +149,25 @@ impl Metrics {
     /// Returns the text, with its end mark.
     #[must_use]
     pub fn into_text(self) -> String {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(self));
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = text::encode(&mut text, &registry);
+        let _ = text::encode(&mut text, &self.into_registry());
         text
+    }
+
+    /// Returns the text in the older form, which node_exporter's textfile collector reads.
+    #[must_use]
+    pub fn into_prometheus_text(self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = prometheus_text::encode(&mut text, &self.into_registry());
+        text
+    }
+
+    fn into_registry(self) -> Registry {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self));
+        registry
     }
 }
 

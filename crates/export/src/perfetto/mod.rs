@@ -284,17 +284,24 @@ impl<W: Write> Trace<W> {
         self.sources[source.0].counter(&mut self.out, &mut self.tracks, name, at.0, value)
     }
 
+    /// Returns what was written so far; the last packets are not counted in its size.
+    #[must_use]
+    pub fn so_far(&self) -> Summary {
+        let ignored =
+            self.sources.iter().map(|source| source.ignored).sum::<u64>() + self.sched.ignored;
+        let events = self.summary.events.saturating_sub(ignored);
+        Summary { bytes: self.out.bytes, ignored, events, ..self.summary }
+    }
+
     /// Writes what is left, and returns the file with a summary.
     ///
     /// # Errors
     /// As [`Trace::new`].
     pub fn finish(mut self) -> io::Result<(W, Summary)> {
         self.sched.flush_all(&mut self.out)?;
-        let ignored =
-            self.sources.iter().map(|source| source.ignored).sum::<u64>() + self.sched.ignored;
+        let summary = self.so_far();
         let (file, bytes) = self.out.finish()?;
-        let events = self.summary.events.saturating_sub(ignored);
-        Ok((file, Summary { bytes, ignored, events, ..self.summary }))
+        Ok((file, Summary { bytes, ..summary }))
     }
 }
 

@@ -18,7 +18,7 @@ const NAMES: usize = 1 << 14;
 pub struct Packets<W> {
     out: W,
     buffer: Vec<u8>,
-    bytes: u64,
+    pub bytes: u64,
 }
 
 impl<W: Write> Packets<W> {

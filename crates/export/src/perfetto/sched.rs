@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use heddle_core::{Event, EventKind};
 
@@ -32,7 +32,7 @@ const NO_LOAD: u32 = 0x400;
 
 /// A thread as it is shown.
 struct Thread {
-    name: Rc<str>,
+    name: Arc<str>,
     priority: i32,
 }
 
@@ -44,7 +44,7 @@ type Waking = (u64, u32);
 struct Cpu {
     columns: CompactSched,
     wakings: Vec<Waking>,
-    names: HashMap<Rc<str>, u32>,
+    names: HashMap<Arc<str>, u32>,
     last: u64,
     lost: bool,
     running: Option<Running>,
@@ -134,9 +134,9 @@ impl Sched {
         cpu.last = cpu.last.max(at);
     }
 
-    fn shown(&self, tid: u32) -> (Rc<str>, i32) {
+    fn shown(&self, tid: u32) -> (Arc<str>, i32) {
         match self.threads.get(&tid) {
-            Some(thread) => (Rc::clone(&thread.name), thread.priority),
+            Some(thread) => (Arc::clone(&thread.name), thread.priority),
             None if tid == 0 => ("swapper".into(), ORDINARY),
             None => (UNKNOWN.into(), ORDINARY),
         }
@@ -185,13 +185,13 @@ impl Sched {
 
 impl Cpu {
     /// Returns the number of a name in the packet.
-    fn number(&mut self, name: &Rc<str>) -> u32 {
+    fn number(&mut self, name: &Arc<str>) -> u32 {
         if let Some(&number) = self.names.get(name) {
             return number;
         }
         let number = self.columns.names.len() as u32;
         self.columns.names.push(name.as_ref().into());
-        self.names.insert(Rc::clone(name), number);
+        self.names.insert(Arc::clone(name), number);
         number
     }
 }
