@@ -25,6 +25,7 @@ mod documents;
 mod exit;
 mod interrupt;
 mod out;
+mod sources;
 mod spelling;
 mod usage;
 
@@ -40,7 +41,7 @@ const HELP: &str = "\
 {usage-heading} heddle COMMAND [OPTIONS]; heddle COMMAND --help
 {subcommands}
 
-Shell completions: heddle completions SHELL. Manual pages: heddle man DIR.
+Also: cc | c++ | cargo (with probes) | compare A B | completions SHELL | man DIR
 Exit codes: 0 success, 1 failure, 2 usage, 3 invalid result, 130 interrupted.
 ";
 

@@ -23,14 +23,17 @@ mod doctor;
 mod go;
 mod kv;
 mod man;
+mod metrics;
 mod policies;
+mod record;
 mod run;
 mod share;
 mod sim;
 mod steer;
+mod top;
 
 /// The commands that `heddle --help` names in its last lines instead of the list, so that it fits a screen.
-pub const UNLISTED: [&str; 2] = ["completions", "man"];
+pub const UNLISTED: [&str; 5] = ["cc", "cargo", "compare", "completions", "man"];
 
 /// The commands, in the order of `heddle --help`.
 #[derive(Subcommand)]
@@ -41,6 +44,12 @@ pub enum Command {
     Doctor(doctor::Args),
     /// List the policies and their parameters.
     Policies(policies::Args),
+    /// Show each service: its load, waits and delays.
+    Top(top::Args),
+    /// Record what runs where, as a trace for Perfetto.
+    Record(record::Args),
+    /// Serve counters and histograms of all layers to Prometheus.
+    Metrics(metrics::Args),
     /// See what would help a running service; prove that it did.
     Advise(advise::Args),
     /// Choose which socket of a running server gets a request.
@@ -57,11 +66,13 @@ pub enum Command {
     /// Build, run and test Go programs with Heddle's scheduler.
     Go(go::Args),
     /// Compile C (c++ compiles C++) with preemption probes, by clang.
+    #[command(hide = true)]
     Cc(cc::Args),
     /// Compile C++ with preemption probes, by clang.
     #[command(name = "c++", hide = true)]
     Cxx(cc::Args),
     /// Build, run and test Rust programs with preemption probes.
+    #[command(hide = true)]
     Cargo(cargo::Args),
     /// Run a key-value server, or load one.
     #[command(subcommand, arg_required_else_help = true, after_help = kv::EXAMPLES)]
@@ -73,6 +84,7 @@ pub enum Command {
     #[command(subcommand, arg_required_else_help = true, after_help = sim::EXAMPLES)]
     Sim(sim::Sim),
     /// Compare two results, taking their spread into account.
+    #[command(hide = true)]
     Compare(compare::Args),
     /// Print shell completions.
     #[command(hide = true)]
@@ -89,11 +101,14 @@ impl Command {
             Self::Demo(args) => demo::run(args),
             Self::Doctor(args) => doctor::run(args),
             Self::Policies(args) => policies::run(args),
+            Self::Top(args) => top::run(args),
+            Self::Record(args) => record::run(args),
             Self::Advise(args) => advise::run(args),
             Self::Steer(steer) => steer.run(),
             Self::Agent(agent) => agent.run(),
             Self::Run(args) => run::run(args),
             Self::Share(share) => share.run(),
+            Self::Metrics(args) => metrics::run(args),
             Self::Go(args) => go::run(args),
             Self::Cc(args) => cc::run(Language::C, args),
             Self::Cxx(args) => cc::run(Language::Cxx, args),

@@ -15,7 +15,10 @@ mod run;
 mod scenario;
 mod steering;
 mod sweep;
+mod traced;
 mod validate;
+
+pub use output::claim;
 
 /// The end of `heddle sim --help`: examples that lead a newcomer to a plot.
 pub const EXAMPLES: &str = "\

@@ -5,17 +5,19 @@ use std::time::Instant;
 
 use heddle_metrics::{human, write_atomically};
 use heddle_sim::report::{run_report, schedule_csv, summary};
-use heddle_sim::{Outcome as Simulated, Recorder, Scenario, run_steered, run_watched};
+use heddle_sim::{Outcome as Simulated, Scenario, run_steered, run_watched};
 
 use super::background::simulate;
 use super::output::{Destination, claim};
 use super::scenario::{ScenarioArgs, flag};
 use super::steering;
+use super::traced::Steps;
 use crate::exit::Outcome;
 use crate::{interrupt, out};
 
 /// Options of `heddle sim run`.
 #[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("steps_of").args(["schedule", "perfetto"]).multiple(true)))]
 #[command(after_help = "\
 Example:
   heddle sim run shinjuku
@@ -23,6 +25,7 @@ Example:
   heddle sim run --policy two-queue --cpus 8 --mix aspen-rocksdb --load 0.7 --report run.html
   heddle sim run mine.toml --set costs.switch=200ns --json
   heddle sim run shinjuku --requests 1000 --schedule steps.csv
+  heddle sim run shinjuku --requests 1000 --perfetto run.pftrace
   heddle sim run --steer sita --cpus 6 --mix 'get: 99.5% 11us, scan: 0.5% 700us' --load 0.5
 
 The same scenario always gives the same figures. Slowdown is response time over service time.
@@ -52,8 +55,11 @@ pub struct Args {
     /// Also write the first steps of the schedule to this file: ns,cpu,task,what.
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
+    /// Also write them as a trace for https://ui.perfetto.dev.
+    #[arg(long, value_name = "FILE", conflicts_with = "steer")]
+    perfetto: Option<PathBuf>,
     /// The number of steps.
-    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "schedule")]
+    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "steps_of")]
     steps: usize,
 }
 
@@ -71,30 +77,33 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         out::text(&scenario.to_toml())?;
         return Ok(Outcome::Done);
     }
-    for file in args.to.report.iter().chain(&args.schedule) {
+    for file in args.to.report.iter().chain(&args.schedule).chain(&args.perfetto) {
         claim(file, args.to.force)?;
     }
     let steered = args.steer.as_deref().map(|text| steering::open(text, &scenario)).transpose()?;
     let stop = interrupt::flag()?;
     let (begin, simulated) = (Instant::now(), scenario.clone());
-    let steps = if args.schedule.is_some() { args.steps } else { 0 };
+    let kept = if args.schedule.is_some() { args.steps } else { 0 };
+    let trace = args.perfetto.as_deref().map(|path| (path, args.steps));
+    // Without steps to record, nothing is watched.
+    let is_watched = kept > 0 || trace.is_some();
+    let steps = Steps::new(kept, trace, &scenario.policy)?;
     let done = simulate("sim run", 1, &stop, move |pool| {
         pool.begin(&simulated.policy)?;
         if let Some(mut steered) = steered {
-            return run_steered(&simulated, &mut steered).map(|outcome| (outcome, Vec::new()));
+            return run_steered(&simulated, &mut steered).map(|outcome| (outcome, steps));
         }
-        match steps {
-            // Without steps to record, nothing is watched.
-            0 => heddle_sim::run(&simulated).map(|outcome| (outcome, Vec::new())),
-            _ => run_watched(&simulated, Recorder::new(steps))
-                .map(|(outcome, watch)| (outcome, watch.steps)),
+        match is_watched {
+            false => heddle_sim::run(&simulated).map(|outcome| (outcome, steps)),
+            true => run_watched(&simulated, steps),
         }
     })?;
     let Some((outcome, steps)) = done else { return Ok(Outcome::Interrupted) };
     let took = begin.elapsed().as_secs_f64();
     if let Some(file) = &args.schedule {
-        write_atomically(file, &schedule_csv(&steps))?;
+        write_atomically(file, &schedule_csv(&steps.kept.steps))?;
     }
+    steps.finish(args.perfetto.as_deref())?;
     print(&args, &scenario, &outcome, took)?;
     Ok(if outcome.unstable.is_some() { Outcome::Invalid } else { Outcome::Done })
 }

@@ -1,0 +1,74 @@
+//! `heddle top` without a terminal.
+
+use std::process::{Command, Output, Stdio};
+
+use heddle_telemetry::{Layout, Page};
+
+fn top(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_heddle"));
+    command.arg("top").args(arguments).stdin(Stdio::null());
+    command.output().expect("the built command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_runtime_and_a_named_process_are_services() {
+    let counters = [
+        ("heddle_runtime_switches_total", "worker=0"),
+        ("heddle_runtime_preemptions_total", "worker=0"),
+    ];
+    let layout = Layout { labels: "policy=two-queue", counters: &counters, ..Layout::default() };
+    let page = Page::create(&layout).expect("a page");
+    page.counter(0).add(7);
+    page.counter(1).add(1);
+    let own = std::process::id();
+    let output = top(&["--once", "--json", "--interval", "200ms", "--pid", &own.to_string()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["schema"], 1);
+    let services = report["services"].as_array().unwrap();
+    let of = |kind: &str| {
+        let mine = |row: &&serde_json::Value| row["kind"] == kind && row["processes"][0] == own;
+        services.iter().find(mine).unwrap_or_else(|| panic!("{kind}: {report}"))
+    };
+    let runtime = of("runtime");
+    assert_eq!((&runtime["policy"], &runtime["rate"]), (&"two-queue".into(), &0.0.into()));
+    let parts = runtime["parts"].as_array().unwrap();
+    assert!(parts.iter().any(|part| part["name"] == "worker 0"), "{runtime}");
+    let process = of("process");
+    assert!(process["load"].is_number() && process["rate"].is_null(), "{process}");
+    assert!(process["parts"].as_array().unwrap().len() >= 2, "its threads: {process}");
+    // Either the kernel's program runs, or the report says why not.
+    let missing = report["missing"].as_array().unwrap().iter();
+    let says_why =
+        missing.filter_map(|why| why.as_str()).any(|why| why.contains("run-queue delays"));
+    assert_eq!(report["ran_meanwhile"].is_null(), says_why, "{report}");
+}
+
+#[test]
+fn names_of_programs_do_not_reach_the_terminal_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("a\u{1b}[2Jb");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let mut child = Command::new(&program).arg("600").spawn().expect("it starts");
+    let output = top(&["--once", "--interval", "100ms", "--pid", &child.id().to_string()]);
+    child.kill().and_then(|()| child.wait()).unwrap();
+    let shown = text(&output.stdout);
+    assert!(shown.contains("a\\u{1b}[2Jb") && !shown.contains('\u{1b}'), "{shown}");
+}
+
+#[test]
+fn wrong_usage_is_said_in_a_sentence() {
+    for (arguments, says) in [
+        (&["--pid", "4194999"][..], "no process 4194999"),
+        (&["--port", "1"], "port 1"),
+        (&["--interval", "1ms"], "100ms"),
+    ] {
+        let output = top(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
