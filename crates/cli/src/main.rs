@@ -40,7 +40,6 @@ const HELP: &str = "\
 
 {usage-heading} heddle COMMAND [OPTIONS]; heddle COMMAND --help
 {subcommands}
-
 Also: cc | c++ | cargo (with probes) | compare A B | completions SHELL | man DIR
 Exit codes: 0 success, 1 failure, 2 usage, 3 invalid result, 130 interrupted.
 ";
