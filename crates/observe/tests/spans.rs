@@ -62,7 +62,8 @@ fn a_synchronous_server() {
         assert!(span.first && !span.overlapped && !span.unconfirmed);
         assert_eq!((span.reads, span.writes, span.bytes_in, span.bytes_out), (1, 1, 8, 8));
     }
-    // On a busy machine a timer may fire before its thread has left the CPU, which then does not sleep.
+    // Seen once, unexplained: a sleep counted as CPU time, on a loaded machine. The timer may have fired before its
+    // thread left the CPU, or no program ran at two switches in a row.
     assert!(slept >= REQUESTS - REQUESTS / 50, "{slept} of {REQUESTS}");
 }
 
