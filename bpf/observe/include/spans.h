@@ -46,7 +46,7 @@ struct ob_control {
 #define OB_UNCONFIRMED 4
 #define OB_PIPELINED 8
 
-/* A request: what the ring carries. 144 bytes. */
+/* A request: what the ring carries. 152 bytes. */
 struct ob_request {
 	__u64 connection;
 	__u64 queue;
@@ -66,6 +66,7 @@ struct ob_request {
 	__u32 bytes_out;
 	__u16 port;
 	__u16 flags;
+	__u64 wake_delay; /* how long its reader, woken for it, waited for a CPU */
 };
 
 enum ob_state {
@@ -74,7 +75,7 @@ enum ob_state {
 	OB_IGNORED, /* one whose beginning was not seen */
 };
 
-/* A socket, or a datagram in work. 208 bytes. */
+/* A socket, or a datagram in work. 216 bytes. */
 struct ob_socket {
 	struct ob_request request;
 	__u64 established; /* when the connection came, until its first request is read */

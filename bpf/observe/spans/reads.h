@@ -30,6 +30,8 @@ static __always_inline void begin_request(struct ob_socket *s, struct ob_thread 
 	r->reads = 1;
 	r->bytes_in = bytes;
 	r->port = sk->__sk_common.skc_num;
+	/* What was not charged to the turn before it is since its answer. */
+	r->wake_delay = t->run_queue;
 	s->sequence = ++t->requests;
 	s->charged = 0;
 	s->state = OB_OPEN;

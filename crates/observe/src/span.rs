@@ -59,6 +59,8 @@ pub struct Span {
     pub run_queue: Ns,
     /// Time in which they slept.
     pub off: Off,
+    /// How long its reader, woken for it, was runnable before it ran and read it: a part of [`Span::wait`].
+    pub wake_delay: Ns,
     /// The thread that read it.
     pub reader: u32,
     /// The thread that answered it.

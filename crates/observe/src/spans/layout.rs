@@ -10,9 +10,9 @@ pub(crate) const WAYS: usize = 8;
 pub(super) const SYSCALLS: usize = 512;
 
 /// Words of a request.
-pub(super) const REQUEST: usize = 18;
+pub(super) const REQUEST: usize = 19;
 /// The word of a socket that holds its state, and the value for a request in work.
-pub(super) const STATE: usize = 23;
+pub(super) const STATE: usize = 24;
 pub(super) const OPEN: u64 = 1;
 
 /// Words of `ob_control`.
@@ -54,6 +54,7 @@ pub(super) fn span(words: &[u64; REQUEST]) -> Span {
             file: ns(12),
             other: ns(13),
         },
+        wake_delay: ns(18).min(ns(4) - ns(3)),
         reader: half(0),
         writer: half(1),
         process: half(2),
