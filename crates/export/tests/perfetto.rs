@@ -2,7 +2,7 @@
 
 use heddle_core::{CpuId, Event, EventKind, Layer, Ns};
 use heddle_export::perfetto::proto::{InternedData, Packet, event_type};
-use heddle_export::perfetto::{Clocks, Source, Summary, Trace};
+use heddle_export::perfetto::{ANY, Clocks, Source, Summary, Trace};
 use proptest::prelude::*;
 use prost::Message;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ fn scheduling(packets: &[Packet]) -> (Vec<Switch>, Vec<Waking>) {
 
 /// A track event as it is meant: names and times resolved.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct Decoded {
     at: u64,
     track: String,
     kind: i32,
@@ -75,7 +75,7 @@ struct Seen {
 }
 
 /// Resolves names and incremental clocks, as the format says.
-fn events(packets: &[Packet]) -> Vec<Seen> {
+fn events(packets: &[Packet]) -> Vec<Decoded> {
     let mut tracks = BTreeMap::new();
     let mut names: BTreeMap<(u32, u64), String> = BTreeMap::new();
     let mut times = BTreeMap::new();
@@ -105,7 +105,7 @@ fn events(packets: &[Packet]) -> Vec<Seen> {
         let name = event.name.map(|n| names[&(sequence, n)].clone()).unwrap_or_default();
         let flows = [&event.flows[..], &event.ended_flows[..]].concat();
         let track = tracks[&event.track.unwrap()].clone();
-        seen.push(Seen {
+        seen.push(Decoded {
             at,
             track,
             kind: event.event_type.unwrap(),
@@ -117,7 +117,7 @@ fn events(packets: &[Packet]) -> Vec<Seen> {
     seen
 }
 
-fn slices<'a>(events: &'a [Seen], track: &str) -> Vec<(u64, i32, &'a str)> {
+fn slices<'a>(events: &'a [Decoded], track: &str) -> Vec<(u64, i32, &'a str)> {
     let of = events.iter().filter(|event| event.track == track);
     of.map(|event| (event.at, event.kind, &event.name[..])).collect()
 }
@@ -279,6 +279,20 @@ fn a_hole_is_said_and_what_was_open_ends() {
 }
 
 #[test]
+fn a_hole_in_the_ring_of_all_workers_ends_what_all_ran() {
+    let mut trace = Trace::new(Vec::new(), CLOCKS).unwrap();
+    let source = trace.source(&Source { name: "server", ..Source::default() }).unwrap();
+    trace.event(source, &task(6_000, 1, 1, EventKind::Start)).unwrap();
+    trace.event(source, &task(6_100, 2, 2, EventKind::Start)).unwrap();
+    let lost = Event { cpu: ANY, ..task(6_500, 0, 0, EventKind::Lost) };
+    trace.event(source, &lost).unwrap();
+    let (packets, _) = finish(trace);
+    let seen = events(&packets);
+    assert_eq!(slices(&seen, "worker 1").len(), 3, "it begins, ends, and events are missing");
+    assert_eq!(slices(&seen, "worker 2")[1], (6_500, event_type::END, ""));
+}
+
+#[test]
 fn names_are_forgotten_before_they_fill_the_memory() {
     let mut trace = Trace::new(Vec::new(), CLOCKS).unwrap();
     let source = trace.source(&Source::default()).unwrap();
@@ -286,8 +300,8 @@ fn names_are_forgotten_before_they_fill_the_memory() {
         trace.event(source, &task(6_000 + u64::from(n), 0, n, EventKind::Start)).unwrap();
     }
     let (packets, _) = finish(trace);
-    let begun = packets.iter().filter(|packet| packet.sequence_flags == Some(1)).count();
-    assert_eq!(begun, 3);
+    let started = packets.iter().filter(|packet| packet.sequence_flags == Some(1)).count();
+    assert_eq!(started, 3);
     let seen = events(&packets);
     let last = seen.iter().rfind(|event| event.kind == event_type::BEGIN).unwrap();
     assert_eq!((last.at, &last.name[..]), (45_999, "task 39999"));

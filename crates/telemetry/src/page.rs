@@ -250,7 +250,7 @@ impl RingWriter<'_> {
     }
 
     /// Kept out of line, and so out of the way of a program that is not recorded. Takes the words of an event in
-    /// registers: put together from its fields in memory, they cost the processor as much as the time.
+    /// registers, so that the caller needs no memory for it.
     #[inline(never)]
     fn write(&self, who: u64, request: u64, what: u64) {
         let (now, until) = (self.clock.now(), self.until.load(Ordering::Relaxed));

@@ -1,12 +1,12 @@
 //! Metrics as OpenMetrics text, which Prometheus and its like scrape.
 //!
-//! Names are `heddle_<layer>_<what>_total` for counters, `heddle_<layer>_<what>_seconds` for times; labels are `service`,
-//! `executor`, `class` and `policy` and nothing else: a label with a thread or a connection would make a series of each.
-//! Series that agree in all labels are added up.
+//! Names are `heddle_<layer>_<what>_total` for counters, `heddle_<layer>_<what>_seconds` for times; labels are
+//! `service`, `executor`, `class` and `policy` and nothing else: a label with a thread or a connection would make a
+//! series of each. Series that agree in all labels are added up.
 //!
-//! Buckets end at the powers of two from 1,024 ns. [`Histogram`]'s edges are among those, so what a bucket says is exact:
-//! times are counted in whole nanoseconds, rounded down, and 1,023 is the last that is below 1,024. Sums are estimates
-//! from the histogram (within a sixteenth).
+//! Buckets end at the powers of two from 1,024 ns. [`Histogram`]'s edges are among those, so what a bucket says is
+//! exact: times are counted in whole nanoseconds, rounded down, and 1,023 is the last that is below 1,024. Sums are
+//! estimates from the histogram (within a sixteenth).
 //!
 //! ```
 //! use heddle_core::Histogram;

@@ -40,6 +40,7 @@ use proto::{
     ThreadDescriptor, TrackDescriptor, Utsname, clock,
 };
 use sched::Sched;
+pub use source::ANY;
 use source::Tracks;
 
 /// Tracks are numbered from here: 0 is Perfetto's own.
@@ -104,7 +105,7 @@ pub struct Source<'a> {
     pub name: &'a str,
     /// The process, if it is one.
     pub process: Option<u32>,
-    /// Whether its requests are numbered by the kernel, as steering's are, so that the same number elsewhere is the same
+    /// Whether its requests are numbered by the kernel, as steering's are: the same number elsewhere is the same
     /// request.
     pub shares_requests: bool,
 }
@@ -249,7 +250,8 @@ impl<W: Write> Trace<W> {
         self.tracks - 1
     }
 
-    /// Adds an event. Events of one CPU or worker come in the order of their times.
+    /// Adds an event. Events of one CPU or worker come in the order of their times. One that says that events are
+    /// missing ends what its CPU ran, or what all ran if that is [`ANY`].
     ///
     /// # Errors
     /// As [`Trace::new`].

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use heddle_core::{Event, EventKind, Layer};
+use heddle_core::{CpuId, Event, EventKind, Layer};
 
 use super::Clocks;
 use super::out::{Packets, Sequence};
 use super::proto::{CounterDescriptor, Packet, TrackDescriptor, TrackEvent, event_type};
-use super::requests::{Place, Requests};
+use super::requests::{Placement, Requests};
 
 /// Tracks of a source. What a source writes is not trusted to name few executors.
 const ROWS: usize = 1 << 12;
+
+/// The CPU of a hole in a ring that has the events of all workers.
+pub const ANY: CpuId = CpuId(u16::MAX);
 
 /// What a track is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +29,8 @@ enum Row {
 }
 
 impl Row {
-    fn of(place: Place) -> Row {
-        Row::Executor(place.executor.0, place.executor.1, place.lane)
+    fn of(place: Placement) -> Row {
+        Row::Executor(place.executor.0, place.executor.1, place.track)
     }
 
     fn name(&self) -> String {
@@ -87,7 +90,7 @@ impl Tracks {
             EventKind::Block | EventKind::Exit => pen.leave(),
             EventKind::Arrive => pen.moment(Row::Arrivals(event.layer), true),
             EventKind::Assign => {
-                let place = Place { executor: (event.layer, event.who), lane: 0 };
+                let place = Placement { executor: (event.layer, event.who), track: 0 };
                 pen.moment(Row::of(place), true)
             }
             EventKind::Take => pen.take(),
@@ -227,7 +230,7 @@ impl<W: Write> Pen<'_, W> {
             self.write(Row::of(place), None, event_type::END, TrackEvent::default())?;
         }
         let Some(place) = self.of.requests.take(request, (layer, who)) else {
-            return self.moment(Row::of(Place { executor: (layer, who), lane: 0 }), true);
+            return self.moment(Row::of(Placement { executor: (layer, who), track: 0 }), true);
         };
         let flows = self.flow();
         let event =
@@ -241,7 +244,7 @@ impl<W: Write> Pen<'_, W> {
         match self.of.requests.end(layer, request) {
             Some(place) => self.write(Row::of(place), None, event_type::END, event),
             None => {
-                let place = Place { executor: (layer, who), lane: 0 };
+                let place = Placement { executor: (layer, who), track: 0 };
                 self.write(Row::of(place), Some(kind.name()), event_type::INSTANT, event)
             }
         }
@@ -252,14 +255,17 @@ impl<W: Write> Pen<'_, W> {
         let Event { layer, cpu, arg, .. } = *self.event;
         self.of.waiting = 0;
         self.of.sequence.lost();
-        if self.of.running.remove(&(layer, cpu.0)).is_some() {
-            self.end((layer, cpu.0))?;
+        let is_stale = |at: &(Layer, u16)| at.0 == layer && (cpu == ANY || at.1 == cpu.0);
+        let stale: Vec<_> = self.of.running.keys().copied().filter(is_stale).collect();
+        for worker in &stale {
+            self.of.running.remove(worker);
+            self.end(*worker)?;
         }
         let name = match arg {
             0 => "events are missing".into(),
             n => format!("{n} events are missing"),
         };
-        let row = Row::Worker(layer, cpu.0);
-        self.write(row, Some(&name), event_type::INSTANT, TrackEvent::default())
+        let at = if cpu == ANY { stale.first().map_or(0, |worker| worker.1) } else { cpu.0 };
+        self.write(Row::Worker(layer, at), Some(&name), event_type::INSTANT, TrackEvent::default())
     }
 }
