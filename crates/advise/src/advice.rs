@@ -8,12 +8,11 @@ use crate::decline::{self, Decline, Evidence};
 use crate::extract;
 use crate::model::Model;
 use crate::options::{self, Change, Effort};
-use crate::predict::{Cpus, Goal, Prediction, Present, SelfCheck};
-use crate::quantile;
-use crate::slo::Slo;
+use crate::predict::{Goal, Prediction, Present, SelfCheck, WORTH};
+use crate::replay::Cpus;
+use crate::slo::{Percentile, Slo};
+use crate::{AdviseError, quantile};
 
-/// The least gain that is worth a change.
-pub(crate) const WORTH: f64 = 1.1;
 /// The quantile that is looked at if no limit is given.
 const USUAL: f64 = 0.99;
 
@@ -26,25 +25,6 @@ pub struct Options {
     pub port: Option<u16>,
     /// Further changes to try, beside those that make sense by themselves: `sita:type-offset=2,scan=3`.
     pub policies: Vec<String>,
-}
-
-/// Why advice failed: not the service's fault, as a [`Decline`] is.
-#[derive(Debug, thiserror::Error)]
-pub enum AdviseError {
-    /// The simulator refused the model.
-    #[error("the model cannot be replayed: {0}")]
-    Replay(#[from] heddle_sim::SimError),
-    /// A steering policy cannot be simulated.
-    #[error("{0}")]
-    Policy(heddle_steer::native::NativeError),
-    /// The limit names a class that the service does not have.
-    #[error("the limit is for class `{class}`, and the requests have {}", names.join(", "))]
-    NoClass {
-        /// As given.
-        class: String,
-        /// Those that it has.
-        names: Vec<String>,
-    },
 }
 
 /// What would help a service.
@@ -102,53 +82,91 @@ impl Advice {
 pub fn advise(
     recording: &Recording,
     wanted: &Options,
-    mut progress: impl FnMut(usize, usize),
+    progress: impl FnMut(usize, usize),
 ) -> Result<(Advice, Model), AdviseError> {
     let model = extract::model(recording, wanted.port, None);
     let evidence = Evidence::of(recording, &model);
     let goal = goal(&model, wanted)?;
-    let mut advice = Advice {
-        service: model.service.clone(),
-        port: model.port,
-        edge: model.edge,
-        class: goal.class.map_or("all", |class| &model.classes[class].name).into(),
-        quantile: goal.quantile,
-        observed: Ns::ZERO,
-        limit: wanted.slo.as_ref().map(|slo| slo.limit),
-        self_check: None,
-        evidence,
-        options: vec![],
-        declined: decline::reason(recording, &model, &evidence),
-        notes: recording.lost.notes.clone(),
-    };
+    let mut advice = Advice::about(&model, wanted, goal, evidence);
+    advice.notes.clone_from(&recording.lost.notes);
+    advice.declined = decline::reason(recording, &model, &evidence);
     if advice.declined.is_some() {
         return Ok((advice, model));
     }
-    let mut responses = model.responses(goal.class);
-    let Some(spoken) = decline::speakable(goal.quantile, responses.len()) else {
-        advice.declined = Some(Decline::TooFew { requests: responses.len() });
-        return Ok((advice, model));
-    };
-    if spoken < goal.quantile {
-        advice.notes.push(format!(
-            "{} requests have too few beyond {}: the answer is about {}",
-            responses.len(),
-            crate::slo::Percentile(goal.quantile),
-            crate::slo::Percentile(spoken)
-        ));
-    }
-    let goal = Goal { quantile: spoken, ..goal };
-    (advice.quantile, advice.observed) = (spoken, quantile(&mut responses, spoken));
-    let (check, explained) = explain(&model, spoken)?;
-    if let Some((quantile, observed, replayed)) = check.worst().filter(|_| !explained) {
+    let Some(goal) = advice.lower(&model, goal) else { return Ok((advice, model)) };
+    let (check, explained) = explain(&model, goal.quantile)?;
+    let wrong = check.worst().filter(|_| !explained);
+    let cpus = check.cpus;
+    advice.self_check = Some(check);
+    if let Some((quantile, observed, replayed)) = wrong {
         advice.declined = Some(Decline::Unexplained { quantile, observed, replayed });
-        advice.self_check = Some(check);
         return Ok((advice, model));
     }
     advice.options =
-        predictions(&model, wanted, &check, goal, &evidence, &mut advice.notes, &mut progress)?;
-    advice.self_check = Some(check);
+        predictions(&model, wanted, cpus, goal, &evidence, &mut advice.notes, progress)?;
     Ok((advice, model))
+}
+
+/// The same for a service that does not run yet ([`Model::of_trace`], [`Model::of_scenario`]): its present is the
+/// replay of the design, so there is nothing to check it by.
+///
+/// # Errors
+/// As [`advise`].
+pub fn advise_design(
+    model: &Model,
+    wanted: &Options,
+    progress: impl FnMut(usize, usize),
+) -> Result<Advice, AdviseError> {
+    let seconds = model.span().as_secs_f64().max(1e-9);
+    let requests = model.requests.len();
+    let evidence = Evidence { requests, rate: requests as f64 / seconds, ..Evidence::default() };
+    let goal = goal(model, wanted)?;
+    let mut advice = Advice::about(model, wanted, goal, evidence);
+    if let Some(goal) = advice.lower(model, goal) {
+        advice.options =
+            predictions(model, wanted, Cpus::Host, goal, &evidence, &mut advice.notes, progress)?;
+    }
+    Ok(advice)
+}
+
+impl Advice {
+    /// Returns an advice without an answer.
+    fn about(model: &Model, wanted: &Options, goal: Goal, evidence: Evidence) -> Advice {
+        Advice {
+            service: model.service.clone(),
+            port: model.port,
+            edge: model.edge,
+            class: goal.class.map_or("all", |class| &model.classes[class].name).into(),
+            quantile: goal.quantile,
+            observed: Ns::ZERO,
+            limit: wanted.slo.as_ref().map(|slo| slo.limit),
+            self_check: None,
+            evidence,
+            options: vec![],
+            declined: None,
+            notes: vec![],
+        }
+    }
+
+    /// Lowers the quantile to one beyond which there are enough requests, and notes its present value; declines if
+    /// there is none.
+    fn lower(&mut self, model: &Model, goal: Goal) -> Option<Goal> {
+        let mut responses = model.responses(goal.class);
+        let Some(spoken) = decline::speakable(goal.quantile, responses.len()) else {
+            self.declined = Some(Decline::TooFew { requests: responses.len() });
+            return None;
+        };
+        if spoken < goal.quantile {
+            self.notes.push(format!(
+                "{} requests have too few beyond {}: the answer is about {}",
+                responses.len(),
+                Percentile(goal.quantile),
+                Percentile(spoken)
+            ));
+        }
+        (self.quantile, self.observed) = (spoken, quantile(&mut responses, spoken));
+        Some(Goal { quantile: spoken, ..goal })
+    }
 }
 
 fn goal(model: &Model, wanted: &Options) -> Result<Goal, AdviseError> {
@@ -169,11 +187,11 @@ fn explain(model: &Model, quantile: f64) -> Result<(SelfCheck, bool), AdviseErro
     let mut quantiles = vec![0.5, 0.9, quantile];
     quantiles.retain(|&share| share <= quantile);
     quantiles.dedup();
-    let host = SelfCheck::run(model, Cpus::Host, &quantiles)?;
+    let host = SelfCheck::of(model, Cpus::Host, &quantiles)?;
     if host.passes() {
         return Ok((host, true));
     }
-    let ample = SelfCheck::run(model, Cpus::Ample, &quantiles)?;
+    let ample = SelfCheck::of(model, Cpus::Ample, &quantiles)?;
     match (ample.passes(), ample.deviation() <= host.deviation()) {
         (true, _) => Ok((ample, true)),
         (false, true) => Ok((ample, false)),
@@ -184,11 +202,11 @@ fn explain(model: &Model, quantile: f64) -> Result<(SelfCheck, bool), AdviseErro
 fn predictions(
     model: &Model,
     wanted: &Options,
-    check: &SelfCheck,
+    cpus: Cpus,
     goal: Goal,
     evidence: &Evidence,
     notes: &mut Vec<String>,
-    progress: &mut impl FnMut(usize, usize),
+    mut progress: impl FnMut(usize, usize),
 ) -> Result<Vec<Prediction>, AdviseError> {
     let mut changes = options::of(model);
     changes.extend(wanted.policies.iter().map(|policy| Change::Steer {
@@ -204,10 +222,10 @@ fn predictions(
             evidence.slope * 100.0
         ));
     }
-    if check.cpus == Cpus::Ample {
+    if cpus == Cpus::Ample {
         changes.retain(|change| !matches!(change, Change::Nice { .. } | Change::Weight { .. }));
     }
-    let present = Present::replay(model, check.cpus)?;
+    let present = Present::replay(model, cpus)?;
     let all = changes.len();
     let mut predictions = Vec::with_capacity(all);
     for (done, change) in changes.into_iter().enumerate() {

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn gets_and_scans_are_told_apart() {
+    fn gets_and_scans_are_two_classes() {
         let rng = Rng::new(1);
         let mut demands = around(&rng, 10_000, 9_950);
         demands.extend(around(&rng, 700_000, 50));

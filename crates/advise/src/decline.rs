@@ -11,7 +11,7 @@ use crate::quantile;
 use crate::slo::Percentile;
 
 /// Samples that must lie beyond a quantile.
-pub const BEYOND: f64 = 100.0;
+const BEYOND: f64 = 100.0;
 /// The quantiles to fall back to.
 const LOWER: [f64; 4] = [0.99, 0.95, 0.9, 0.5];
 /// The most by which the arrival rates in the halves of a recording may differ.
@@ -76,7 +76,10 @@ pub enum Decline {
 impl fmt::Display for Decline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Decline::NoRequests => f.write_str("no request came while it was watched: watch for longer (--for), or name its --port"),
+            Decline::NoRequests => f.write_str(
+                "no request came while it was watched: watch for longer (--for), or name its \
+                 --port",
+            ),
             Decline::Unexplained { quantile, observed, replayed } => write!(
                 f,
                 "the model does not explain the present: its {} would be {replayed}, and {observed} was observed. \
@@ -84,7 +87,10 @@ impl fmt::Display for Decline {
                 Percentile(*quantile)
             ),
             Decline::TooFew { requests } => {
-                write!(f, "{requests} requests are too few even for the median: watch for longer (--for)")
+                write!(
+                    f,
+                    "{requests} requests are too few even for the median: watch for longer (--for)"
+                )
             }
             Decline::Unsteady { what, first, second } => write!(
                 f,
@@ -98,10 +104,15 @@ impl fmt::Display for Decline {
             ),
             Decline::Throttled { time } => write!(
                 f,
-                "its cgroup's quota of CPU time stopped the service for {time}, which explains its delays: raise cpu.max"
+                "its cgroup's quota of CPU time stopped the service for {time}, which explains its delays: raise \
+                 cpu.max"
             ),
             Decline::Lost { share } => {
-                write!(f, "{:.1} % of what happened was lost: the machine is too busy to watch", share * 100.0)
+                write!(
+                    f,
+                    "{:.1} % of what happened was lost: the machine is too busy to watch",
+                    share * 100.0
+                )
             }
         }
     }
@@ -167,11 +178,16 @@ pub fn reason(recording: &Recording, model: &Model, evidence: &Evidence) -> Opti
     halves(recording, model)
 }
 
+/// Whether enough of `requests` lie beyond a quantile to speak of it: a hundred.
+#[must_use]
+pub fn has_enough(requests: usize, quantile: f64) -> bool {
+    (1.0 - quantile) * requests as f64 >= BEYOND - 1e-6
+}
+
 /// Returns the highest quantile up to `wanted` beyond which there are enough of `requests`.
 pub fn speakable(wanted: f64, requests: usize) -> Option<f64> {
-    let enough = |quantile: f64| (1.0 - quantile) * requests as f64 >= BEYOND - 1e-6;
     let lower = LOWER.into_iter().filter(|&quantile| quantile < wanted);
-    std::iter::once(wanted).chain(lower).find(|&quantile| enough(quantile))
+    std::iter::once(wanted).chain(lower).find(|&quantile| has_enough(requests, quantile))
 }
 
 /// Compares the arrival rate and the demand in the halves of the time watched.

@@ -10,17 +10,21 @@ use crate::model::{ClassOfRequests, Model, Neighbour, Queue, Request, Worker, Wo
 
 /// The share of a thread's requests that overlap from which on it is an event loop.
 const OVERLAPS: f64 = 0.05;
+/// The share of a thread's requests that follow others on their connection from which on its connections are bound to
+/// it: what waits in them waits for this thread.
+const FOLLOWS: f64 = 0.5;
 
 /// Returns the model of what came to `port`; of the busiest port if `None`. Requests from the demand `edge` on are
 /// long; it is found if `None`.
 pub fn model(recording: &Recording, port: Option<u16>, edge: Option<Ns>) -> Model {
-    let port = port.or_else(|| busiest(&recording.spans)).unwrap_or_default();
+    let port = busiest_port(recording, port);
     let spans: Vec<&Span> = in_order(recording, port);
     let sockets: Vec<&Socket> =
         recording.service.sockets.iter().filter(|s| s.port == port).collect();
     let protocol = sockets.first().map_or_else(Protocol::default, |socket| socket.protocol);
     let mut places = Places::of(&sockets, &spans, protocol);
     let start = spans.first().map_or(Ns::ZERO, |span| span.arrived);
+    let turns = Turns::of(&spans);
     let mut connections = HashMap::new();
     let mut requests: Vec<Request> = Vec::with_capacity(spans.len());
     for span in &spans {
@@ -34,11 +38,11 @@ pub fn model(recording: &Recording, port: Option<u16>, edge: Option<Ns>) -> Mode
             connection,
             worker: worker as u32,
             queue: places.workers[worker].queue as u32,
-            ..request(span, start, places.workers[worker].kind)
+            ..request(span, start, places.workers[worker].kind, turns.meanwhile(span))
         });
     }
     let (edge, classes) = classify(&mut requests, edge);
-    let (wake, turnaround) = delays(&requests, &spans, &places.workers);
+    let Delays { wake, wake_on_cpu, turnaround } = delays(&spans);
     for worker in &mut places.workers {
         let thread = recording.threads.iter().find(|thread| thread.thread == worker.thread);
         worker.nice = thread.map_or(0, |thread| thread.nice);
@@ -54,16 +58,20 @@ pub fn model(recording: &Recording, port: Option<u16>, edge: Option<Ns>) -> Mode
         classes,
         requests,
         wake,
+        wake_on_cpu,
         turnaround,
         group: own_group(recording),
         neighbours: neighbours(recording),
     }
 }
 
-fn busiest(spans: &[Span]) -> Option<u16> {
+/// Returns `port`, or the port to which most requests came; 0 if none came.
+#[must_use]
+pub fn busiest_port(recording: &Recording, port: Option<u16>) -> u16 {
     let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
-    spans.iter().for_each(|span| *counts.entry(span.port).or_default() += 1);
-    counts.into_iter().max_by_key(|(_, count)| *count).map(|(port, _)| port)
+    recording.spans.iter().for_each(|span| *counts.entry(span.port).or_default() += 1);
+    let busiest = counts.into_iter().max_by_key(|(_, count)| *count).map(|(port, _)| port);
+    port.or(busiest).unwrap_or_default()
 }
 
 /// Returns the requests to `port` that can be placed in time, in order of arrival.
@@ -75,12 +83,40 @@ fn in_order(recording: &Recording, port: u16) -> Vec<&Span> {
     spans
 }
 
+/// What threads did on requests, in the order of their answers.
+struct Turns(BTreeMap<u32, Vec<(Ns, Ns)>>);
+
+impl Turns {
+    fn of(spans: &[&Span]) -> Turns {
+        let mut turns: BTreeMap<u32, Vec<(Ns, Ns)>> = BTreeMap::new();
+        let mut by_answer: Vec<&&Span> = spans.iter().collect();
+        by_answer.sort_by_key(|span| span.answered);
+        for span in by_answer {
+            let done = turns.entry(span.reader).or_default();
+            let sum = done.last().map_or(Ns::ZERO, |(_, sum)| *sum);
+            done.push((span.answered, sum + span.cpu + span.run_queue + span.off.total()));
+        }
+        Turns(turns)
+    }
+
+    /// Returns how long the reader of `span` worked on requests that it answered between reading and answering this.
+    fn meanwhile(&self, span: &Span) -> Ns {
+        let Some(done) = self.0.get(&span.reader) else { return Ns::ZERO };
+        let until = |time: Ns| {
+            let count = done.partition_point(|(answered, _)| *answered < time);
+            count.checked_sub(1).map_or(Ns::ZERO, |last| done[last].1)
+        };
+        until(span.answered) - until(span.received)
+    }
+}
+
 /// Converts a span. What no thread did on it passed in an `await`, or in another process: it is part of the wait of an
-/// event loop's request. A sync worker that did nothing while it held a request waited, too.
-fn request(span: &Span, start: Ns, kind: WorkerKind) -> Request {
+/// event loop's request, but for the time in which the loop served others (`meanwhile`): that is queueing, which a
+/// replay finds itself. A sync worker that did nothing while it held a request waited, too.
+fn request(span: &Span, start: Ns, kind: WorkerKind, meanwhile: Ns) -> Request {
     let held = span.answered - span.received;
     let known = span.cpu + span.run_queue + span.off.total();
-    let unknown = held - known;
+    let unknown = held - known - if kind == WorkerKind::EventLoop { meanwhile } else { Ns::ZERO };
     // Locks are the service's own queueing: they go when it goes.
     let locks = match kind {
         WorkerKind::Sync => Ns::ZERO,
@@ -192,38 +228,51 @@ fn read_most(spans: &[&Span], thread: u32) -> Option<u64> {
 }
 
 fn event_loops(spans: &[&Span]) -> BTreeSet<u32> {
-    let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+    let mut counts: BTreeMap<u32, [usize; 3]> = BTreeMap::new();
     for span in spans {
-        let (all, overlapped) = counts.entry(span.reader).or_default();
+        let [all, overlapped, follows] = counts.entry(span.reader).or_default();
         *all += 1;
         *overlapped += usize::from(span.overlapped);
+        *follows += usize::from(span.connection != 0 && !span.first);
     }
-    let is_loop = |(all, overlapped): (usize, usize)| overlapped as f64 > OVERLAPS * all as f64;
+    let is_loop = |[all, overlapped, follows]: [usize; 3]| {
+        overlapped as f64 > OVERLAPS * all as f64 || follows as f64 > FOLLOWS * all as f64
+    };
     counts.into_iter().filter(|(_, counts)| is_loop(*counts)).map(|(thread, _)| thread).collect()
 }
 
-/// Returns how long idle workers took to begin, and busy ones to go on. A request found an idle worker if fewer
-/// requests of its queue were in service than the queue has workers.
-fn delays(requests: &[Request], spans: &[&Span], workers: &[Worker]) -> (Vec<Ns>, Vec<Ns>) {
-    let (mut wake, mut turnaround) = (Vec::new(), Vec::new());
+/// See the fields of [`Model`] of these names.
+#[derive(Default)]
+struct Delays {
+    wake: Vec<Ns>,
+    wake_on_cpu: Vec<Ns>,
+    turnaround: Vec<Ns>,
+}
+
+/// Returns how long idle workers took to begin, and busy ones to go on after an answer.
+fn delays(spans: &[&Span]) -> Delays {
+    let mut delays = Delays::default();
     let mut last_answer: HashMap<u32, Ns> = HashMap::new();
-    let mut by_start: Vec<usize> = (0..spans.len()).collect();
-    by_start.sort_by_key(|&at| spans[at].received);
-    for at in by_start {
-        let (span, request) = (spans[at], &requests[at]);
-        if workers[request.worker as usize].kind == WorkerKind::EventLoop {
-            continue;
-        }
+    let mut by_start: Vec<&&Span> = spans.iter().collect();
+    by_start.sort_by_key(|span| span.received);
+    for span in by_start {
         match last_answer.get(&span.reader) {
-            Some(&answer) if answer > span.arrived => turnaround.push(span.received - answer),
+            // An event loop read it before it answered the one before: no delay of its own.
+            Some(&answer) if answer > span.received => {}
+            Some(&answer) if answer > span.arrived => {
+                delays.turnaround.push(span.received - answer)
+            }
             // The first of each worker may have waited for what was not seen.
-            Some(_) => wake.push(span.wait()),
+            Some(_) => {
+                delays.wake.push(span.wait());
+                delays.wake_on_cpu.push(span.wait() - span.wake_delay);
+            }
             None => {}
         }
         let last = last_answer.entry(span.reader).or_default();
         *last = (*last).max(span.answered);
     }
-    (wake, turnaround)
+    delays
 }
 
 fn own_group(recording: &Recording) -> Group {
@@ -247,6 +296,7 @@ fn neighbours(recording: &Recording) -> Vec<Neighbour> {
             nice: thread.nice,
             group: thread.group.clone(),
             share: thread.cpu.as_secs_f64() / length,
+            waiting: thread.run_queue.as_secs_f64() / length,
             delayed_service: thread.delayed_service,
             bursts: thread.bursts.clone(),
         })

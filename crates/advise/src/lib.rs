@@ -16,6 +16,8 @@
 mod advice;
 mod classes;
 mod decline;
+mod design;
+mod error;
 mod extract;
 mod model;
 mod options;
@@ -23,15 +25,20 @@ mod predict;
 mod quantile;
 mod replay;
 mod slo;
+pub mod tune;
 mod verdict;
 
-pub use advice::{Advice, AdviseError, Options, advise};
-pub use decline::{Decline, Evidence};
+pub use advice::{Advice, Options, advise, advise_design};
+pub use decline::{Decline, Evidence, has_enough};
+pub use design::Design;
+pub use error::AdviseError;
+pub use extract::busiest_port;
 pub use model::{
     ClassOfRequests, Model, ModelError, Neighbour, Queue, Request, Worker, WorkerKind,
 };
 pub use options::{Change, Effort};
-pub use predict::{Cpus, Prediction, SelfCheck};
+pub use predict::{Prediction, Row, SelfCheck};
 pub use quantile::{Interval, quantile};
+pub use replay::Cpus;
 pub use slo::{Slo, SloError};
 pub use verdict::{Measured, Outcome, Trial, Verdict};

@@ -26,12 +26,14 @@ pub struct Model {
     pub workers: Vec<Worker>,
     /// The demand from which on a request is long, if there are two classes.
     pub edge: Option<Ns>,
-    /// The classes of requests, shortest first; at most two.
+    /// The classes of requests: `all`, `short` and `long`, or those that a trace or a scenario names.
     pub classes: Vec<ClassOfRequests>,
     /// The requests, in order of arrival.
     pub requests: Vec<Request>,
-    /// How long idle workers took to begin a request, as measured.
+    /// How long idle workers took to begin a request, as measured, waits for a CPU included.
     pub wake: Vec<Ns>,
+    /// The same without waits for a CPU.
+    pub wake_on_cpu: Vec<Ns>,
     /// How long workers took from an answer to the next request that waited, as measured.
     pub turnaround: Vec<Ns>,
     /// The group as a part of which it shares CPUs.
@@ -137,9 +139,11 @@ pub struct Neighbour {
     pub group: Group,
     /// The CPU time that it took, as a share of one CPU.
     pub share: f64,
+    /// The time in which it was runnable and did not run, as a share of the time watched.
+    pub waiting: f64,
     /// How long it ran while a thread of the service waited for that CPU.
     pub delayed_service: Ns,
-    /// Its turns, in order of time.
+    /// A sample of its turns, in order of time.
     pub bursts: Vec<Burst>,
 }
 

@@ -4,12 +4,13 @@ use heddle_core::{Ns, Rng};
 use serde::{Deserialize, Serialize};
 
 use crate::AdviseError;
-use crate::advice::WORTH;
 use crate::model::{Model, Request};
 use crate::options::{Change, Effort};
 use crate::quantile::{Interval, quantile};
-use crate::replay;
+use crate::replay::{self, Cpus};
 
+/// The least gain that is worth a change.
+pub(crate) const WORTH: f64 = 1.1;
 /// Replays of resampled traces, from which intervals come.
 const REPLICATES: u64 = 15;
 /// Blocks of a resampled trace.
@@ -19,17 +20,7 @@ const MOST: usize = 40_000;
 /// How far a replay of the present may be from the observation, as a share.
 const TOLERANCE: f64 = 0.1;
 /// The same for short times, at which the clock's and the programs' own costs count.
-const SLACK: Ns = Ns::from_us(20);
-
-/// What a replay assumes of CPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cpus {
-    /// A worker waits for CPUs as long as was observed, whatever changes.
-    Ample,
-    /// Workers and other threads share the host's CPUs by the kernel's fair class.
-    Host,
-}
+const SLACK: Ns = Ns::from_us(100);
 
 /// How well a model explains the present.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,11 +33,10 @@ pub struct SelfCheck {
 
 impl SelfCheck {
     /// Replays the present and compares `quantiles` of all requests.
-    pub(crate) fn run(
-        model: &Model,
-        cpus: Cpus,
-        quantiles: &[f64],
-    ) -> Result<SelfCheck, AdviseError> {
+    ///
+    /// # Errors
+    /// [`AdviseError`] if the model cannot be replayed.
+    pub fn of(model: &Model, cpus: Cpus, quantiles: &[f64]) -> Result<SelfCheck, AdviseError> {
         let requests = recent(model);
         let mut replayed = replay::responses(model, requests, &Change::Nothing, cpus, 1)?;
         let mut observed: Vec<Ns> = requests.iter().map(|request| request.response).collect();
@@ -108,6 +98,12 @@ impl Prediction {
     #[must_use]
     pub fn gains(&self) -> bool {
         self.ratio.value >= WORTH && self.ratio.low >= 1.0
+    }
+
+    /// Whether it is a steering policy.
+    #[must_use]
+    pub fn is_steering(&self) -> bool {
+        matches!(self.change, Change::Steer { .. })
     }
 }
 

@@ -5,14 +5,24 @@ use heddle_observe::Protocol;
 use heddle_sim::service::{self, Background, Delays, Phase, Service, Steer};
 use heddle_steer::native::{NativePolicy, Simulated};
 use heddle_steer::policy::split_params;
+use serde::{Deserialize, Serialize};
 
 use crate::AdviseError;
-use crate::model::{Model, Neighbour, Request, WorkerKind};
+use crate::model::{ClassOfRequests, Model, Neighbour, Request, WorkerKind};
 use crate::options::Change;
-use crate::predict::Cpus;
 
 /// Neighbours that take less of a CPU are left out of a replay.
 const NOTICEABLE: f64 = 0.005;
+
+/// What a replay assumes of CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cpus {
+    /// A worker waits for CPUs as long as was observed, whatever changes.
+    Ample,
+    /// Workers and other threads share the host's CPUs by the kernel's fair class.
+    Host,
+}
 
 /// Replays `requests` and returns the time that each took; [`Ns::MAX`] if it was not answered.
 pub fn responses(
@@ -155,19 +165,24 @@ fn policy(model: &Model, change: &Change) -> Result<Option<Simulated>, AdviseErr
     let Change::Steer { policy, .. } = change else { return Ok(None) };
     let (name, params) = split_params(policy);
     let native = NativePolicy::shipped(name, params).map_err(AdviseError::Policy)?;
-    // The operations of Heddle's own datagrams: get, and scan for the longer class.
-    let types = if model.classes.len() > 1 { vec![1, 3] } else { vec![1] };
+    // The operations of Heddle's own datagrams: get, and scan for the longest class.
+    let longest = model.classes.iter().map(|class| class.demand).max();
+    let scans = model.classes.len() > 1;
+    let operation =
+        |class: &ClassOfRequests| if scans && Some(class.demand) == longest { 3 } else { 1 };
+    let types = model.classes.iter().map(operation).collect();
     Ok(Some(Simulated::new(native, types)))
 }
 
-/// Returns the delays of workers. Those that were observed include waits for a CPU, which a replay with the host's
-/// CPUs adds itself.
+/// Returns the delays of workers. A replay with the host's CPUs adds waits for a CPU itself. What a worker does between
+/// an answer and its next request is hardly ever longer than its median, so the rest of those times is such waits.
 fn delays(model: &Model, cpus: Cpus) -> Delays {
-    let [wake, turnaround] = match cpus {
-        Cpus::Ample => [model.wake.clone(), model.turnaround.clone()],
-        Cpus::Host => [&model.wake, &model.turnaround].map(|times| lower_half(times)),
-    };
-    Delays { wake, turnaround }
+    match cpus {
+        Cpus::Ample => Delays { wake: model.wake.clone(), turnaround: model.turnaround.clone() },
+        Cpus::Host => {
+            Delays { wake: model.wake_on_cpu.clone(), turnaround: lower_half(&model.turnaround) }
+        }
+    }
 }
 
 fn lower_half(times: &[Ns]) -> Vec<Ns> {
@@ -180,17 +195,38 @@ fn lower_half(times: &[Ns]) -> Vec<Ns> {
 fn others(model: &Model, change: &Change, cpus: usize) -> Vec<Background> {
     let loud = model.neighbours.iter().filter(|one| one.share >= NOTICEABLE);
     let background = |one: &Neighbour| Background {
-        bursts: match one.bursts.is_empty() {
-            // It never slept.
-            true => vec![(Ns::ZERO, Ns::from_secs(1))],
-            false => one.bursts.iter().map(|burst| (burst.slept, burst.ran.max(Ns(1)))).collect(),
-        },
+        bursts: bursts(one),
         nice: nice(model, one, change),
         cpus: CpuSet::first(cpus),
         class: Class::LC,
     };
     loud.map(background).collect()
 }
+
+/// A thread that was runnable for this share of the time never sleeps.
+const HOG: f64 = 0.8;
+
+/// Returns the turns of a neighbour, such that it takes as much CPU time in the long run as was observed: a thread that
+/// ended after some turns, as a compiler does, does not go on forever.
+fn bursts(one: &Neighbour) -> Vec<(Ns, Ns)> {
+    if one.share + one.waiting >= HOG {
+        return vec![(Ns::ZERO, Ns::from_secs(1))];
+    }
+    let mut bursts: Vec<(Ns, Ns)> =
+        one.bursts.iter().map(|turn| (turn.slept, turn.ran.max(Ns(1)))).collect();
+    if bursts.is_empty() {
+        bursts.push((Ns::ZERO, UNSEEN));
+    }
+    let sum =
+        |of: fn(&(Ns, Ns)) -> Ns| bursts.iter().map(of).fold(Ns::ZERO, |sum, time| sum + time);
+    let (slept, ran) = (sum(|turn| turn.0), sum(|turn| turn.1));
+    let cycle = Ns((ran.0 as f64 / one.share.max(1e-6)) as u64);
+    bursts[0].0 += cycle - ran - slept;
+    bursts
+}
+
+/// How long a thread runs at a time of which no turn was seen.
+const UNSEEN: Ns = Ns::from_ms(10);
 
 /// Returns the nice value of a neighbour under a change. The weight of a group is that of its only thread.
 fn nice(model: &Model, one: &Neighbour, change: &Change) -> i32 {
