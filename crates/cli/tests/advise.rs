@@ -56,7 +56,8 @@ fn advice(server: &Server, file: &Path) {
         json!({"steer": {"policy": "round-robin", "protocol": "udp", "port": server.at.port()}});
     let ratio = json!({"value": 1.5, "low": 1.2, "high": 2.0});
     let option = json!({
-        "change": change, "effort": "none", "apply": "", "undo": "", "ratio": ratio, "after": 1, "rows": [], "harm": null,
+        "change": change, "effort": "none", "apply": "", "undo": "", "ratio": ratio, "after": 1,
+        "rows": [], "harm": null,
     });
     let advice = json!({
         "service": "python3", "port": server.at.port(), "edge": null, "class": "all", "quantile": 0.5, "observed": 1,
@@ -182,17 +183,92 @@ fn a_port_that_is_steered_already_is_left_alone() {
 }
 
 #[test]
+fn a_check_that_is_stopped_loses_its_lease() {
+    let Some(room) = Room::new() else { return };
+    let server = room.server("udp", "127.0.0.1", 0, 2, "own");
+    let folder = temp_dir();
+    let file = folder.path().join("advice.json");
+    advice(&server, &file);
+    let mut child = checking(&room, &file);
+    send(&child, Signal::STOP);
+    until("the guard undoes the change", || attached(&room) == 0);
+    send(&child, Signal::CONT);
+    assert_eq!(child.wait().expect("it has ended").code(), Some(1));
+    assert_eq!(attached(&room), 0);
+}
+
+#[test]
+fn tuning_without_apply_changes_nothing_and_keeps_a_journal() {
+    let Some(room) = Room::new() else { return };
+    let server = room.server("udp", "127.0.0.1", 0, 2, "own");
+    let folder = temp_dir();
+    let journal = folder.path().join("tune.jsonl");
+    let (port, path) = (server.port(), journal.to_str().expect("text"));
+    // A limit that no request keeps, so that it looks for a policy.
+    let slo = ["tune", "--port", &port, "--slo", "p50 < 1ns", "--guard", "rate >= 1%"];
+    let output = with_load(&room, &server, || {
+        room.heddle(
+            &[&slo[..], &["--epoch", "5s", "--for", "11s", "--json", "--journal", path]].concat(),
+        )
+    });
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    assert_eq!(lines, fs::read_to_string(&journal).expect("it was written"));
+    let steps: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let named = |name: &str| steps.iter().filter(|step| step["step"] == name).count();
+    assert!(named("epoch") >= 2, "{lines}");
+    assert_eq!((named("trial"), named("undone"), attached(&room)), (0, 0, 0), "{lines}");
+    assert!(steps.iter().all(|step| step["time_ms"].is_u64()), "{lines}");
+}
+
+#[test]
+fn a_service_that_does_not_run_yet_is_advised_from_a_scenario_or_a_trace() {
+    let folder = temp_dir();
+    let trace = folder.path().join("monday.csv");
+    let row = |n: u64| {
+        format!("{},{}\n", n * 100_000, if n.is_multiple_of(50) { 2_000_000 } else { 50_000 })
+    };
+    let rows: String = (0..20_000).map(row).collect();
+    fs::write(&trace, format!("arrival,service\n{rows}")).expect("written");
+    let trace = trace.to_str().expect("text");
+    let output = heddle(&["advise", "--trace", trace, "--workers", "4", "--json"], folder.path());
+    let said: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let names: Vec<&str> = said["options"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|o| o["change"]["steer"]["policy"].as_str())
+        .collect();
+    assert!(names.contains(&"jiq"), "{said}");
+    let scenario = heddle(&["advise", "--scenario", "rocksdb", "--workers", "6"], folder.path());
+    let words = text(&scenario.stdout);
+    assert!(
+        words.starts_with("rocksdb, as designed: 6 workers"),
+        "{words}{}",
+        text(&scenario.stderr)
+    );
+    let missing = heddle(&["advise", "--trace", "no.csv", "--workers", "2"], folder.path());
+    assert_eq!(missing.status.code(), Some(2), "{}", text(&missing.stderr));
+    assert!(text(&missing.stderr).contains("no.csv"), "{}", text(&missing.stderr));
+}
+
+#[test]
 fn wrong_questions_are_answered_with_what_to_do() {
     let folder = temp_dir();
     let path = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
     fs::write(path("no.json"), "{\"spans\": 3}").expect("written");
     let (missing, wrong) = (path("missing.json"), path("no.json"));
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["advise"], "--pid"),
         (&["advise", "--pid", "1", "--slo", "fast"], "p99 < 20ms"),
         (&["advise", "--pid", "1", "--for", "never"], "30s"),
         (&["advise", "--recording", &missing], "missing.json"),
         (&["advise", "--recording", &wrong], "not a recording"),
+        (&["tune", "--pid", "1"], "--slo"),
+        (&["tune", "--pid", "1", "--slo", "p99 < 1ms", "--epoch", "1s"], "5s or more"),
+        (&["tune", "--pid", "1", "--slo", "p99 < 1ms", "--guard", "rate"], "rate >= 95%"),
         (&["advise", "check"], "run `heddle advise` first"),
     ];
     for (arguments, expected) in cases {

@@ -159,7 +159,17 @@ fn each_command_has_a_manual_page() {
     let mut pages: Vec<String> =
         ["demo", "doctor", "policies", "steer", "agent", "go", "kv", "bench", "sim", "compare"]
             .into_iter()
-            .chain(["run", "share", "cc", "cargo", "completions", "man", "top", "record", "metrics"])
+            .chain([
+                "run",
+                "share",
+                "cc",
+                "cargo",
+                "completions",
+                "man",
+                "top",
+                "record",
+                "metrics",
+            ])
             .map(|name| format!("heddle-{name}.1"))
             .collect();
     for group in ["steer", "agent", "share", "kv", "bench", "sim"] {

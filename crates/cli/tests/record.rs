@@ -80,7 +80,7 @@ fn tasks_of_a_runtime_are_recorded_until_ctrl_c() {
     let mut command = heddle(&arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut recording = Running::start(&mut command);
-    // Until a process records, nobody has asked it to.
+    // A process does not record before it is asked to.
     until("the recording is on", || page.ring(0).is_on());
     (0..500).for_each(|task| run_task(&page, task));
     // The last events are read at the next look; more of them make no difference.

@@ -31,9 +31,10 @@ mod share;
 mod sim;
 mod steer;
 mod top;
+mod tune;
 
 /// The commands that `heddle --help` names in its last lines instead of the list, so that it fits a screen.
-pub const UNLISTED: [&str; 5] = ["cc", "cargo", "compare", "completions", "man"];
+pub const UNLISTED: [&str; 6] = ["metrics", "cc", "cargo", "compare", "completions", "man"];
 
 /// The commands, in the order of `heddle --help`.
 #[derive(Subcommand)]
@@ -49,9 +50,12 @@ pub enum Command {
     /// Record what runs where, as a trace for Perfetto.
     Record(record::Args),
     /// Serve counters and histograms of all layers to Prometheus.
+    #[command(hide = true)]
     Metrics(metrics::Args),
     /// See what would help a running service; prove that it did.
     Advise(advise::Args),
+    /// Keep a running service within its limit, by trials.
+    Tune(tune::Args),
     /// Choose which socket of a running server gets a request.
     #[command(subcommand, arg_required_else_help = true, after_help = steer::EXAMPLES)]
     Steer(steer::Steer),
@@ -104,6 +108,7 @@ impl Command {
             Self::Top(args) => top::run(args),
             Self::Record(args) => record::run(args),
             Self::Advise(args) => advise::run(args),
+            Self::Tune(args) => tune::run(&args),
             Self::Steer(steer) => steer.run(),
             Self::Agent(agent) => agent.run(),
             Self::Run(args) => run::run(args),

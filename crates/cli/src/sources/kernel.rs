@@ -11,6 +11,8 @@ pub struct Kernel {
     switches: Switches,
     /// By service. Group 0 is everybody else.
     groups: BTreeMap<String, u8>,
+    /// The groups of processes.
+    watched: BTreeMap<u32, u8>,
 }
 
 impl Kernel {
@@ -18,29 +20,45 @@ impl Kernel {
     pub fn start(threads: bool) -> Result<Kernel, String> {
         let options = SwitchOptions { threads, ..SwitchOptions::default() };
         let switches = Switches::start(options).map_err(|error| error.to_string())?;
-        Ok(Kernel { switches, groups: BTreeMap::new() })
+        Ok(Kernel { switches, groups: BTreeMap::new(), watched: BTreeMap::new() })
     }
 
-    /// Counts a process as part of a service. Beyond the number of groups, a service counts with everybody else.
-    pub fn watch(&mut self, service: &str, pid: u32) {
-        let next = self.groups.len() + 1;
-        let group = match self.groups.get(service) {
-            Some(&group) => group,
-            None if next < GROUPS => {
-                let group = u8::try_from(next).unwrap_or(0);
-                self.groups.insert(service.into(), group);
-                group
+    /// Counts these processes as parts of these services from now on, and no others: ids are used again. Beyond the
+    /// number of groups, a service counts with everybody else.
+    pub fn watch(&mut self, processes: &[(String, u32)]) {
+        let mut watched = BTreeMap::new();
+        for (service, pid) in processes {
+            if let Some(group) = self.group(service) {
+                // A process that is part of two counts for the first.
+                watched.entry(*pid).or_insert(group);
             }
-            None => return,
-        };
-        self.switches.set_group(pid, group);
+        }
+        for (&pid, &group) in
+            watched.iter().filter(|(pid, group)| self.watched.get(pid) != Some(group))
+        {
+            self.switches.set_group(pid, group);
+        }
+        for &pid in self.watched.keys().filter(|pid| !watched.contains_key(pid)) {
+            self.switches.set_group(pid, 0);
+        }
+        self.watched = watched;
     }
 
-    /// Returns the run-queue delays and the bursts of a service; `None` if it is not watched.
-    pub fn times(&self, service: &str) -> Option<(Histogram, Histogram)> {
-        let group = *self.groups.get(service)?;
-        let times = self.switches.times(group);
-        Some((histogram(&times.run_queue), histogram(&times.burst)))
+    /// Returns the group of a service, a new one if it has none and one is left.
+    fn group(&mut self, service: &str) -> Option<u8> {
+        if let Some(&group) = self.groups.get(service) {
+            return Some(group);
+        }
+        let next =
+            u8::try_from(self.groups.len() + 1).ok().filter(|&next| usize::from(next) < GROUPS)?;
+        self.groups.insert(service.into(), next);
+        Some(next)
+    }
+
+    /// Returns the run-queue delays of the group that a process is in; `None` if it is not watched.
+    pub fn delays(&self, pid: u32) -> Option<Histogram> {
+        let group = *self.watched.get(&pid)?;
+        Some(histogram(&self.switches.times(group).run_queue))
     }
 
     /// The program, for what it knows of threads.
@@ -51,8 +69,8 @@ impl Kernel {
     /// Returns the histograms of all services.
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
-        let nobody = Labels::default();
-        metrics.counter("heddle_kernel_switches_total", &nobody, self.switches.count());
+        let machine = Labels::default();
+        metrics.counter("heddle_kernel_switches_total", &machine, self.switches.count());
         let others = (String::new(), 0);
         let groups = self.groups.iter().map(|(name, group)| (name.clone(), *group));
         for (service, group) in groups.chain([others]) {

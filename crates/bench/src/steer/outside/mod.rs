@@ -17,7 +17,7 @@ use heddle_steer::hook::observe::Observed;
 use heddle_steer::process::serving;
 
 pub use gunicorn::{gunicorn, missing as no_gunicorn};
-pub use udp::{UDP_SERVER, serve_until_end, udp};
+pub use udp::{UDP_SERVER, serve_until_end, udp, under_load};
 
 use super::mixes::invalid;
 use super::{Dilation, Group};

@@ -75,6 +75,32 @@ fn offer(
     drive(plan, rate, arrivals, (&mut clock, &mut flows), [None; Op::ALL.len()], go_on)
 }
 
+/// Runs `body` with the process and the port of such a server, which is loaded for `duration` as in the comparison.
+///
+/// # Errors
+/// System errors.
+pub fn under_load<R>(
+    program: &std::path::Path,
+    duration: Ns,
+    stop: &AtomicBool,
+    body: impl FnOnce(u32, u16) -> R,
+) -> io::Result<R> {
+    let dilation = Dilation::default();
+    let options =
+        OutsideOptions { rounds: 1, duration, seed: 1, dilation, program: program.into() };
+    let mut command = std::process::Command::new(program);
+    command.args(["bench", "steer", "--child", UDP_SERVER, &dilation.0.to_string()]);
+    let ready = |line: &str| line.strip_prefix("port ")?.parse().ok();
+    let started = ServerProcess::start("the UDP server", command, stop, ready);
+    let (server, port) = started.map_err(io::Error::other)?;
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| offer(&options, port, 0, stop));
+        let result = body(server.pid(), port);
+        load.join().map_err(|_| io::Error::other("the load panicked"))??;
+        Ok(result)
+    })
+}
+
 /// Runs the server until standard input closes; prints `port N` once it listens.
 ///
 /// # Errors

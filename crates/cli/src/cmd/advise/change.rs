@@ -50,6 +50,26 @@ impl Applicable {
         Ok(Applicable { change: change.clone(), nice })
     }
 
+    /// Whether it is in effect, and nothing else is.
+    pub fn is_on(&self) -> anyhow::Result<bool> {
+        Ok(match &self.change {
+            Change::Steer { policy, protocol, port } => {
+                let attached = port::at(&port::open()?, *port, *protocol)?;
+                let name = policy.split(':').next();
+                attached.len() == 1 && attached.iter().all(|one| Some(one.policy.as_str()) == name)
+            }
+            Change::Nice { process, to, .. } => {
+                nice_values(*process)?.iter().all(|(_, nice)| nice == to)
+            }
+            Change::Weight { file, to, .. } => {
+                check_file(file)?;
+                fs::read_to_string(file)
+                    .is_ok_and(|text| text.trim().trim_start_matches("/").ends_with(to.as_str()))
+            }
+            Change::Nothing | Change::Workers { .. } | Change::SharedSocket => false,
+        })
+    }
+
     /// Applies or undoes it. Doing either twice is no error.
     pub fn set(&self, on: bool) -> anyhow::Result<()> {
         match (&self.change, on) {

@@ -6,8 +6,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use heddle_advise::{Change, Measured, Prediction, Trial};
+use heddle_advise::{Advice, Change, Measured, Prediction, Trial};
 use heddle_metrics::Progress;
+use heddle_observe::Target;
 
 use super::change::Applicable;
 use super::guard::Guard;
@@ -104,26 +105,37 @@ fn windows(
     mut guard: Guard,
     stop: &AtomicBool,
 ) -> anyhow::Result<Option<Trial>> {
-    let result = in_turns(args, saved, change, &mut guard, stop);
-    let undone = change.set(false).context("the change could not be undone");
-    // If it could not be undone here, the guard tries once more as it ends.
-    match undone {
-        Ok(()) => guard.dismiss()?,
-        Err(error) => return Err(error),
-    }
+    let plan = Plan {
+        target: &saved.target,
+        advice: &saved.advice,
+        pairs: args.pairs,
+        window: args.window,
+    };
+    let result = in_turns(&plan, change, &mut guard, stop);
+    // If it cannot be undone here, the guard tries once more as its pipe ends.
+    change.set(false).context("the change could not be undone")?;
+    guard.dismiss()?;
     result
 }
 
-fn in_turns(
-    args: &Args,
-    saved: &Saved,
+/// What to measure in turns.
+pub struct Plan<'a> {
+    pub target: &'a Target,
+    pub advice: &'a Advice,
+    pub pairs: u64,
+    pub window: Duration,
+}
+
+/// Measures windows without and with a change in turns; it is in effect at the end. `None` if it was interrupted.
+pub fn in_turns(
+    plan: &Plan,
     change: &Applicable,
     guard: &mut Guard,
     stop: &AtomicBool,
 ) -> anyhow::Result<Option<Trial>> {
     let mut trial = Trial::default();
-    let mut progress = Progress::new("checking", 2 * args.pairs);
-    for number in 0..2 * args.pairs {
+    let mut progress = Progress::new("checking", 2 * plan.pairs);
+    for number in 0..2 * plan.pairs {
         let on = number % 2 == 1;
         progress.step(if on { "with the change" } else { "without" });
         guard.check()?;
@@ -132,12 +144,13 @@ fn in_turns(
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let Some(recording) = watch::record_until(&saved.target, args.window, stop, false)? else {
+        let Some(recording) = watch::record_until(plan.target, plan.window, stop, false)? else {
             return Ok(None);
         };
-        let advice = &saved.advice;
+        let advice = plan.advice;
         trial.windows.push(Measured::of(&recording, on, advice.port, advice.edge, &advice.class));
     }
+    guard.check()?;
     progress.finish("windows measured");
     Ok(Some(trial))
 }

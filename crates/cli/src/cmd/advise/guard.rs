@@ -1,27 +1,39 @@
-//! A process that undoes a change if the command that made it dies.
+//! A process that undoes a change if the command that made it dies or hangs.
 //!
-//! The command starts it with the change and the read end of a pipe. It waits until the pipe ends: after a line that
-//! says `done`, there is nothing to undo; without one, the command was killed. It ignores the signals that a terminal
-//! sends, and is in a process group of its own.
+//! The command starts it with the change and the read end of a pipe, and then renews its lease: a line each second. The
+//! guard undoes the change if the pipe ends without a line that says `done` (the command was killed), or if the lease
+//! is not renewed (it was stopped). It ignores the signals that a terminal sends, and is in a process group of its own.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::change::Applicable;
 use crate::exit::{self, Outcome};
 
+/// Ends the guard without undoing anything.
 const DONE: &str = "done";
+/// Renews the lease.
+const ALIVE: &str = "alive";
+/// How often.
+const RENEWAL: Duration = Duration::from_secs(1);
+/// How long a lease lasts.
+const LEASE: Duration = Duration::from_secs(5);
 
 /// A guard of a change that may be in effect.
 pub struct Guard {
     child: Child,
-    pipe: Option<ChildStdin>,
+    pipe: Arc<Mutex<ChildStdin>>,
+    /// Ends the thread that renews the lease when it is dropped.
+    renewal: Sender<()>,
 }
 
 impl Guard {
@@ -37,36 +49,49 @@ impl Guard {
         let mut child = command
             .spawn()
             .context("cannot start the process that undoes the change if this one dies")?;
-        let mut pipe = child.stdin.take();
-        if let Some(pipe) = &mut pipe {
-            writeln!(pipe, "{}", serde_json::to_string(change)?).context("the guard has ended")?;
-        }
-        Ok(Guard { child, pipe })
+        let pipe = child.stdin.take().context("the guard has no pipe")?;
+        let pipe = Arc::new(Mutex::new(pipe));
+        say(&pipe, &serde_json::to_string(change)?).context("the guard has ended")?;
+        let (renewal, ended) = channel::<()>();
+        let of_thread = Arc::clone(&pipe);
+        thread::spawn(move || {
+            while ended
+                .recv_timeout(RENEWAL)
+                .is_err_and(|why| why == std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
+                // That the guard has ended is found by `check`.
+                let _ = say(&of_thread, ALIVE);
+            }
+        });
+        Ok(Guard { child, pipe, renewal })
     }
 
-    /// Fails if it no longer runs: the change would outlive this process.
+    /// Fails if it no longer runs: the change is undone, or would outlive this process.
     pub fn check(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
-            _ => anyhow::bail!(
-                "the process that would undo the change if this one died has ended itself"
+            _ => bail!(
+                "the process that guards the change has ended, and has undone it: was this one stopped?"
             ),
         }
     }
 
     /// The change is undone, or is to stay.
     pub fn dismiss(mut self) -> anyhow::Result<()> {
-        if let Some(mut pipe) = self.pipe.take() {
-            writeln!(pipe, "{DONE}").context("the guard has ended")?;
-        }
+        drop(self.renewal);
+        say(&self.pipe, DONE).context("the guard has ended")?;
         self.child.wait().context("the guard cannot be waited for")?;
         Ok(())
     }
 }
 
+fn say(pipe: &Mutex<ChildStdin>, line: &str) -> io::Result<()> {
+    writeln!(pipe.lock().unwrap_or_else(PoisonError::into_inner), "{line}")
+}
+
 /// The guard's own life.
 pub fn run() -> anyhow::Result<Outcome> {
-    // Only the end of the pipe ends it.
+    // Only the end of the pipe, or of the lease, ends it.
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         flag::register(signal, Arc::default())?;
     }
@@ -74,10 +99,22 @@ pub fn run() -> anyhow::Result<Outcome> {
     let Some(change) = lines.next().transpose()? else { return Ok(Outcome::Done) };
     let change: Applicable =
         serde_json::from_str(&change).context("this is for `heddle advise check` only")?;
-    let done = lines.map_while(Result::ok).any(|line| line == DONE);
+    let (to, from) = channel();
+    thread::spawn(move || {
+        lines.map_while(Result::ok).take_while(|line| to.send(line.clone()).is_ok()).for_each(drop)
+    });
+    let done = loop {
+        match from.recv_timeout(LEASE) {
+            Ok(line) if line == DONE => break true,
+            Ok(_) => {}
+            Err(_) => break false,
+        }
+    };
     if !done {
         change.set(false)?;
-        exit::note("heddle advise check was killed: the change is undone");
+        exit::note(
+            "heddle: the command that made the change was killed or stopped: the change is undone",
+        );
     }
     Ok(Outcome::Done)
 }

@@ -1,18 +1,19 @@
 //! `heddle advise`: what would help a running service.
 
-mod change;
-mod check;
-mod guard;
+pub mod change;
+pub mod check;
+pub mod guard;
 mod saved;
-mod show;
-mod watch;
+pub mod show;
+pub mod watch;
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use heddle_advise::{Options, Slo};
+use heddle_advise::{Design, Model, Options, Slo};
 use heddle_observe::{Recording, Target};
 
+use super::sim;
 use crate::exit::{Outcome, Usage};
 use crate::out;
 use saved::Saved;
@@ -27,6 +28,7 @@ Examples:
   sudo heddle advise --port 5300 --for 60s --slo 'p99(short) < 5ms' --policy sita:type-offset=2,scan=3
   sudo heddle advise --port 8000 --save monday.json      keep what was seen
   heddle advise --recording monday.json --json           ask again, on any machine
+  heddle advise --scenario rocksdb --workers 6           before there is a service
   sudo heddle advise check                               prove it: on and off in turns
 
 Nothing is changed: it watches, replays what it saw under each option, and prints the commands that
@@ -49,6 +51,20 @@ pub struct Args {
     /// Read what was seen from a file instead of watching.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["processes", "save"])]
     recording: Option<PathBuf>,
+    /// Ask about a service that does not run yet: the requests of a trace, as `heddle sim` reads it.
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["processes", "ports", "save", "recording"],
+        requires = "workers")]
+    trace: Option<PathBuf>,
+    /// The same, with the arrivals and the mix of a scenario of `heddle sim`.
+    #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["processes", "ports", "save", "recording", "trace"],
+        requires = "workers")]
+    scenario: Option<String>,
+    /// Workers of that service, with a socket each.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    workers: Option<u16>,
+    /// CPUs that run them [default: one for each worker].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), requires = "workers")]
+    cpus: Option<u16>,
     /// Write what was seen to a file.
     #[arg(long, value_name = "FILE", value_parser = out::new_file)]
     save: Option<PathBuf>,
@@ -80,6 +96,9 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 fn advise(args: &Args) -> anyhow::Result<Outcome> {
+    if args.trace.is_some() || args.scenario.is_some() {
+        return design(args);
+    }
     let (recording, target) = match &args.recording {
         Some(file) => {
             (Recording::read(file).map_err(|error| Usage(error.to_string()))?, Target::default())
@@ -120,4 +139,31 @@ fn advise(args: &Args) -> anyhow::Result<Outcome> {
         false => out::text(&show::advice(&saved.advice, &model, can_check, out::style()))?,
     }
     Ok(if saved.advice.declined.is_some() { Outcome::Invalid } else { Outcome::Done })
+}
+
+/// Advises on a service that does not run yet.
+fn design(args: &Args) -> anyhow::Result<Outcome> {
+    let workers = usize::from(args.workers.unwrap_or(1));
+    let design = Design { workers, cpus: args.cpus.map_or(workers, usize::from) };
+    let usage = |error: &dyn std::fmt::Display| Usage(error.to_string());
+    let model = match (&args.trace, &args.scenario) {
+        (Some(file), _) => Model::of_trace(file, design),
+        (None, scenario) => {
+            let name = scenario.as_deref().unwrap_or_default();
+            let scenario = sim::scenario::named(name)?;
+            Model::of_scenario(name, &scenario, design)
+        }
+    }
+    .map_err(|error| usage(&error))?;
+    let options = Options { slo: args.slo.clone(), port: None, policies: args.policies.clone() };
+    let advice =
+        heddle_advise::advise_design(&model, &options, |_, _| {}).map_err(|error| usage(&error))?;
+    if let Some(file) = &args.model {
+        model.write(file)?;
+    }
+    match args.json {
+        true => out::json(&advice)?,
+        false => out::text(&show::design(&advice, &model, out::style()))?,
+    }
+    Ok(if advice.declined.is_some() { Outcome::Invalid } else { Outcome::Done })
 }

@@ -22,18 +22,38 @@ pub fn advice(advice: &Advice, model: &Model, can_check: bool, style: TextStyle)
         let _ = writeln!(text, "\nNo advice: {reason}.");
         return text;
     }
-    let limit =
-        advice.limit.map_or(String::new(), |limit| format!("; the limit is {}", short(limit)));
-    let what = percentile(advice.quantile);
+    let _ = writeln!(text, "\n{}\n", observation(advice));
+    text.push_str(&table(advice).to_text(style));
+    text.push('\n');
+    text.push_str(&what_to_do(advice, can_check));
+    text
+}
+
+/// Returns the text of an advice on a service that does not run yet: its options are for its developers.
+pub fn design(advice: &Advice, model: &Model, style: TextStyle) -> String {
+    let mut text = format!(
+        "{}, as designed: {} with a socket each on {}; {}, {:.0} a second\n",
+        printable(&advice.service),
+        plural(model.workers.len(), "worker"),
+        plural(model.host.cpus as usize, "CPU"),
+        plural(model.requests.len(), "request"),
+        advice.evidence.rate
+    );
+    for note in &advice.notes {
+        let _ = writeln!(text, "  note: {}", printable(note));
+    }
+    if let Some(reason) = &advice.declined {
+        let _ = writeln!(text, "\nNo advice: {reason}.");
+        return text;
+    }
     let _ = writeln!(
         text,
-        "\n{what} of {} requests is {}{limit}.\n",
+        "\n{} of {} requests would be {}.\n",
+        percentile(advice.quantile),
         advice.class,
         short(advice.observed)
     );
-    text.push_str(&options(advice, style));
-    text.push('\n');
-    text.push_str(&what_to_do(advice, can_check));
+    text.push_str(&table(advice).to_text(style));
     text
 }
 
@@ -76,7 +96,7 @@ fn head(advice: &Advice, model: &Model) -> String {
         };
         let rows: Vec<String> = check.quantiles.iter().map(row).collect();
         let cpus = match check.cpus {
-            Cpus::Host => "and its CPUs",
+            Cpus::Host => "on its CPUs",
             Cpus::Ample => "with waits for CPUs as observed",
         };
         let _ = writeln!(text, "  the present, replayed {cpus}: {}", rows.join(", "));
@@ -84,7 +104,20 @@ fn head(advice: &Advice, model: &Model) -> String {
     text
 }
 
-fn options(advice: &Advice, style: TextStyle) -> String {
+/// Returns what was observed, in a sentence.
+pub fn observation(advice: &Advice) -> String {
+    let limit =
+        advice.limit.map_or(String::new(), |limit| format!("; the limit is {}", short(limit)));
+    format!(
+        "{} of {} requests is {}{limit}.",
+        percentile(advice.quantile),
+        advice.class,
+        short(advice.observed)
+    )
+}
+
+/// Returns the options, best first.
+pub fn table(advice: &Advice) -> Table {
     let what = percentile(advice.quantile);
     let columns =
         ["", "option", what.as_str(), "faster by", "90 % of replays", "who pays", "effort"];
@@ -104,7 +137,7 @@ fn options(advice: &Advice, style: TextStyle) -> String {
             Cell::text(effort(option)),
         ]);
     }
-    table.to_text(style)
+    table
 }
 
 fn who_pays(option: &Prediction) -> String {

@@ -1,6 +1,7 @@
 //! Everything that is known at one moment.
 
 use heddle_export::openmetrics::Metrics;
+use heddle_sys::processes;
 
 use crate::sources::agents;
 use crate::sources::kernel::Kernel;
@@ -38,19 +39,23 @@ impl Collector {
         let enclaves = agents::read();
         metrics.merge(&agents::metrics(&enclaves));
         if let Some(Ok(kernel)) = &mut self.kernel {
-            for page in &self.pages.open {
-                page.pid().into_iter().for_each(|pid| kernel.watch(&page.service, pid));
-            }
-            for (attachment, _) in attachments.iter().flatten() {
-                kernel.watch(&steering::service(attachment), attachment.pid);
-            }
-            for enclave in enclaves.iter().flatten() {
-                let pid = enclave.record.pid.into_iter();
-                pid.for_each(|pid| kernel.watch(&enclave.record.name, pid));
-            }
+            let pages =
+                self.pages.open.iter().filter_map(|page| Some((page.service.clone(), page.pid()?)));
+            let attachments = attachments.iter().flatten();
+            let attachments =
+                attachments.flat_map(|(one, _)| family(steering::service(one), one.pid));
+            let enclaves = enclaves.iter().flatten().map(|enclave| &enclave.record);
+            let enclaves =
+                enclaves.filter_map(|record| Some(family(record.name.clone(), record.pid?)));
+            kernel.watch(&pages.chain(attachments).chain(enclaves.flatten()).collect::<Vec<_>>());
             metrics.merge(&kernel.metrics());
         }
         metrics.source("kernel", matches!(self.kernel, Some(Ok(_))));
         metrics
     }
+}
+
+/// Returns a process and its descendants, all of one service.
+fn family(service: String, pid: u32) -> impl Iterator<Item = (String, u32)> {
+    processes::family(pid).into_iter().map(move |process| (service.clone(), process.pid))
 }

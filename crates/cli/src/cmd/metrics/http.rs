@@ -48,7 +48,7 @@ impl Stream for UnixStream {
 }
 
 impl Listener {
-    /// Listens. A Unix socket that nobody listens to is replaced.
+    /// Listens. A Unix socket without a listener is replaced.
     pub fn open(address: &Address) -> io::Result<Listener> {
         match address {
             Address::Tcp(address) => {

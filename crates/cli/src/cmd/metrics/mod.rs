@@ -30,8 +30,8 @@ Examples:
   heddle metrics --once | grep heddle_runtime
 
 Sources: the pages of this user's Heddle programs, steering attachments, agents, and as root the kernel's
-run-queue delays. heddle_exporter_source_up is 0 for a source that cannot be read. Whoever can connect can
-read; there is no password. packaging/grafana/heddle.json is a dashboard.")]
+run-queue delays. heddle_exporter_source_up is 0 for a source that cannot be read. Any client that can
+connect can read; there is no password. packaging/grafana/heddle.json is a dashboard.")]
 pub struct Args {
     /// Answer GET /metrics here, until Ctrl-C: HOST:PORT or unix:PATH.
     #[arg(long, value_name = "ADDRESS", value_parser = address::parse)]
@@ -43,7 +43,8 @@ pub struct Args {
     #[arg(long)]
     once: bool,
     /// How often the file is written.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = interval, conflicts_with_all = ["once", "listen"])]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = interval)]
+    #[arg(conflicts_with_all = ["once", "listen"])]
     interval: Duration,
     /// Do not watch the kernel's switches, which costs about 200 ns each.
     #[arg(long)]

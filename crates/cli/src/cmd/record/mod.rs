@@ -185,7 +185,7 @@ impl Recording {
         let Summary { events, lost, bytes, .. } = self.trace.so_far();
         let (now, all) = (self.begin.elapsed().as_secs_f64(), time.as_secs_f64());
         let size = human(bytes as f64, "B");
-        // Progress is lost if standard error is gone: then nobody reads it.
+        // Without a reader of standard error, progress is lost.
         let _ = write!(
             io::stderr(),
             "\r\x1b[K{now:.0} of {all:.0} s: {events} events, {size}, {lost} lost"

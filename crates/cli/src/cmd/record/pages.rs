@@ -4,10 +4,11 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use heddle_core::{CpuId, Event, EventKind, Layer, Ns};
-use heddle_export::perfetto::{Source, SourceId};
+use heddle_export::perfetto::{ANY, Source, SourceId};
 use heddle_telemetry::Reader;
 
 use super::Output;
+use crate::exit;
 use crate::sources::service_name;
 
 /// For how long a process records events from a request on, and how often that is renewed.
@@ -70,21 +71,22 @@ impl PageEvents {
             page.source =
                 Some(trace.source(&Source { name: &name, process, shares_requests: false })?);
         }
-        self.ask();
+        for why in self.ask() {
+            exit::note(&format!("A program records nothing: {why}."));
+        }
         Ok(())
     }
 
-    /// Has the processes record. One that has ended, or has no memory for its rings, shows nothing.
-    fn ask(&mut self) {
+    /// Has the processes record. Returns why some do not: there is no memory for their rings.
+    fn ask(&mut self) -> Vec<io::Error> {
         self.asked = Instant::now();
-        for page in &self.pages {
-            let _ = page.reader.record(ASKED);
-        }
+        self.pages.iter().filter_map(|page| page.reader.record(ASKED).err()).collect()
     }
 
     /// Writes the events that came.
     pub fn read(&mut self, trace: &mut Output) -> io::Result<()> {
         if self.asked.elapsed() >= RENEWED {
+            // What fails now failed at the beginning, too.
             self.ask();
         }
         self.pages.iter_mut().try_for_each(|page| page.read(trace))
@@ -95,6 +97,7 @@ impl Recorded {
     fn read(&mut self, trace: &mut Output) -> io::Result<()> {
         let Some(source) = self.source else { return Ok(()) };
         let rings = self.reader.rings();
+        let count = rings.len();
         for ring in rings {
             let batch = self.reader.events(ring.value);
             let at = ring.value;
@@ -104,7 +107,9 @@ impl Recorded {
             if batch.lost > 0 {
                 let first = batch.events.first();
                 let (layer, time) = first.map_or(self.last[at], |event| (event.layer, event.at));
-                let cpu = CpuId(u16::try_from(at).unwrap_or(u16::MAX));
+                // One ring has the events of all workers; several have those of a queue each.
+                let own = || CpuId(u16::try_from(at).unwrap_or(u16::MAX));
+                let cpu = if count == 1 { ANY } else { own() };
                 let hole = Event::task(time, cpu, 0, EventKind::Lost).of(layer);
                 let arg = u32::try_from(batch.lost).unwrap_or(u32::MAX);
                 trace.event(source, &Event { arg, ..hole })?;

@@ -12,7 +12,7 @@ mod output;
 mod paper;
 mod policies;
 mod run;
-mod scenario;
+pub mod scenario;
 mod steering;
 mod sweep;
 mod traced;

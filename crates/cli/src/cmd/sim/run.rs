@@ -11,7 +11,7 @@ use super::background::simulate;
 use super::output::{Destination, claim};
 use super::scenario::{ScenarioArgs, flag};
 use super::steering;
-use super::traced::Steps;
+use super::traced::{self, Steps};
 use crate::exit::Outcome;
 use crate::{interrupt, out};
 
@@ -98,7 +98,10 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             true => run_watched(&simulated, steps),
         }
     })?;
-    let Some((outcome, steps)) = done else { return Ok(Outcome::Interrupted) };
+    let Some((outcome, steps)) = done else {
+        args.perfetto.iter().for_each(|file| traced::discard(file));
+        return Ok(Outcome::Interrupted);
+    };
     let took = begin.elapsed().as_secs_f64();
     if let Some(file) = &args.schedule {
         write_atomically(file, &schedule_csv(&steps.kept.steps))?;

@@ -35,6 +35,29 @@ pub struct ScenarioArgs {
     set: Vec<String>,
 }
 
+/// Returns the scenario called `name`, or in the file of that name; at half of the machine's capacity if it does not
+/// say.
+///
+/// # Errors
+/// [`Usage`], with file and line.
+pub fn named(name: &str) -> Result<Scenario, Usage> {
+    let (scenario, set) = (Some(name.to_string()), Vec::new());
+    let none = || None;
+    let args = ScenarioArgs {
+        scenario,
+        cpus: none(),
+        mix: none(),
+        arrivals: none(),
+        mechanism: none(),
+        requests: none(),
+        seed: none(),
+        set,
+    };
+    let half: Vec<Flag> =
+        flag("--load", "workload.load", &Some("50%".into())).into_iter().collect();
+    args.scenario(&half, &[])
+}
+
 impl ScenarioArgs {
     /// Returns the scenario's name for output.
     pub fn name(&self) -> String {

@@ -1,6 +1,6 @@
 //! The first steps of a simulated schedule: kept for a file of values, or written as a trace while they happen.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::Path;
 
@@ -43,6 +43,13 @@ impl Steps {
             None => traced.trace.finish().map(drop),
         };
         written.with_context(|| unwritable(path))
+    }
+}
+
+/// Removes the part of a trace that an interrupted run has written.
+pub fn discard(path: &Path) {
+    if fs::metadata(path).is_ok_and(|file| file.is_file()) {
+        let _ = fs::remove_file(path);
     }
 }
 

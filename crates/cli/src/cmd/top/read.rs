@@ -61,9 +61,13 @@ impl Sources {
             Some(Service { id: format!("port {port}"), ..service })
         });
         services.extend(named);
-        for service in &mut services {
-            self.add_threads(service);
+        if let Ok(kernel) = &mut self.kernel {
+            let of = |service: &Service| {
+                service.pids.iter().map(|&pid| (service.id.clone(), pid)).collect::<Vec<_>>()
+            };
+            kernel.watch(&services.iter().flat_map(of).collect::<Vec<_>>());
         }
+        services.iter_mut().for_each(|service| self.add_threads(service));
         Reading {
             at: Instant::now(),
             services,
@@ -73,7 +77,7 @@ impl Sources {
     }
 
     /// Adds what the kernel says about a service's threads.
-    fn add_threads(&mut self, service: &mut Service) {
+    fn add_threads(&self, service: &mut Service) {
         let mut all = Counts::default();
         for &pid in &service.pids {
             for thread in threads::of(pid) {
@@ -88,16 +92,13 @@ impl Sources {
                     .parts
                     .push(Part { name: format!("{} {}", thread.name, thread.tid), counts });
             }
-            if let Ok(kernel) = &mut self.kernel {
-                kernel.watch(&service.id, pid);
-            }
         }
         let counts = &mut service.counts;
         counts.cpu_ns = all.cpu_ns;
         counts.delays = all.delays;
         counts.preempted = counts.preempted.or(all.preempted);
         if let Ok(kernel) = &self.kernel {
-            counts.run_queue = kernel.times(&service.id).map(|(delay, _)| delay);
+            counts.run_queue = service.pids.first().and_then(|&pid| kernel.delays(pid));
         }
     }
 
