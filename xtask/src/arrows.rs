@@ -51,10 +51,6 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-telemetry", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-observe", &[&["heddle-bpf", "heddle-core", "heddle-sys", "heddle-telemetry"]]),
     ("heddle-export", &[&["heddle-core", "heddle-telemetry", "heddle-observe"]]),
-    (
-        "heddle-advise",
-        &[&["heddle-observe", "heddle-sim", "heddle-steer", "heddle-core", "heddle-policies"]],
-    ),
     ("heddle-broker", &[&["heddle-core", "heddle-policies", "heddle-share", "heddle-sys"]]),
     ("heddle-metrics", &[&["heddle-core"]]),
     ("heddle-netns", &[]),
@@ -65,6 +61,10 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-steer", &[&["heddle-netns"], FOUNDATIONS]),
     ("heddle-agent", &[FOUNDATIONS]),
     ("heddle-sim", &[&["heddle-core", "heddle-policies", "heddle-metrics"]]),
+    (
+        "heddle-advise",
+        &[&["heddle-observe", "heddle-sim", "heddle-steer", "heddle-core", "heddle-policies"]],
+    ),
     ("heddle", &[LAYERS, FOUNDATIONS]),
     ("heddle-libevent", &[&["heddle-core", "heddle-events"]]),
     ("heddle-kqueue", &[&["heddle-events", "heddle-sys"]]),

@@ -169,6 +169,9 @@ fn each_command_has_a_manual_page() {
                 "top",
                 "record",
                 "metrics",
+                "advise",
+                "advise-check",
+                "tune",
             ])
             .map(|name| format!("heddle-{name}.1"))
             .collect();

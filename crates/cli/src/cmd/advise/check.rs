@@ -114,8 +114,9 @@ fn windows(
     let result = in_turns(&plan, change, &mut guard, stop);
     // If it cannot be undone here, the guard tries once more as its pipe ends.
     change.set(false).context("the change could not be undone")?;
-    guard.dismiss()?;
-    result
+    let dismissed = guard.dismiss();
+    // Why the windows failed says more than that the guard is gone.
+    result.and_then(|trial| dismissed.map(|()| trial))
 }
 
 /// What to measure in turns.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -51,7 +51,7 @@ impl Guard {
             .context("cannot start the process that undoes the change if this one dies")?;
         let pipe = child.stdin.take().context("the guard has no pipe")?;
         let pipe = Arc::new(Mutex::new(pipe));
-        say(&pipe, &serde_json::to_string(change)?).context("the guard has ended")?;
+        say(&pipe, &serde_json::to_string(change)?).map_err(|_| anyhow!("the guard has ended"))?;
         let (renewal, ended) = channel::<()>();
         let of_thread = Arc::clone(&pipe);
         thread::spawn(move || {
@@ -79,7 +79,9 @@ impl Guard {
     /// The change is undone, or is to stay.
     pub fn dismiss(mut self) -> anyhow::Result<()> {
         drop(self.renewal);
-        say(&self.pipe, DONE).context("the guard has ended")?;
+        // Not as the error of a pipe: that would be taken for a reader of the output that is gone.
+        say(&self.pipe, DONE)
+            .map_err(|_| anyhow!("the process that guards the change has ended"))?;
         self.child.wait().context("the guard cannot be waited for")?;
         Ok(())
     }
