@@ -37,7 +37,7 @@ impl Servers {
         let start = now;
         let mut spans = Vec::with_capacity(self.requests);
         for number in 0..self.requests {
-            now = now + Ns((-(1.0 - uniform()).ln() * self.gap.0 as f64) as u64 + 1);
+            now += Ns((-(1.0 - uniform()).ln() * self.gap.0 as f64) as u64 + 1);
             let worker = match self.shared {
                 true => (0..self.workers).min_by_key(|&worker| free[worker]).unwrap(),
                 false => (rng.next_u64() % self.workers as u64) as usize,
@@ -153,14 +153,10 @@ fn a_model_that_does_not_explain_the_present_is_not_used() {
     let mut recording = SHORT_AND_LONG.recording();
     // Requests wait although their workers are idle: for something that is not seen.
     for span in &mut recording.spans {
-        span.arrived = span.arrived - Ns::from_ms(300);
+        span.arrived -= Ns::from_ms(300);
     }
-    recording
-        .spans
-        .iter_mut()
-        .step_by(3)
-        .for_each(|span| span.arrived = span.arrived - Ns::from_ms(500));
-    recording.windows[0].from = recording.windows[0].from - Ns::from_secs(1);
+    recording.spans.iter_mut().step_by(3).for_each(|span| span.arrived -= Ns::from_ms(500));
+    recording.windows[0].from -= Ns::from_secs(1);
     let advice = ask(&recording, "p90 < 20ms");
     assert!(advice.declined.is_some(), "{advice:?}");
     assert!(advice.options.is_empty());
