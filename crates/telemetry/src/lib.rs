@@ -4,7 +4,7 @@
 //! A process makes a [`Page`]: a file in memory, sealed in size, which it maps. It counts there ([`Counter`],
 //! [`heddle_core::AtomicHistogram`]) instead of in memory of its own, so that showing costs nothing. Its events go into
 //! rings ([`RingWriter`]) while a reader wants them. A [`Reader`] finds the page in `/proc/PID/fd`
-//! ([`find`], [`scan`]), maps it and looks when it likes; nothing listens, and no thread of the process does anything
+//! ([`find()`], [`scan`]), maps it and looks when it likes; nothing listens, and no thread of the process does anything
 //! for it.
 //!
 //! ```

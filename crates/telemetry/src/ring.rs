@@ -23,7 +23,7 @@ pub(crate) fn write(position: &AtomicU64, slots: &[Slot], words: [u64; 4]) {
     write_at(position.load(Ordering::Relaxed), position, slots, words);
 }
 
-/// [`write`], for who knows the position.
+/// [`write()`], for who knows the position.
 #[inline(always)]
 fn write_at(at: u64, position: &AtomicU64, slots: &[Slot], words: [u64; 4]) {
     fence(Ordering::Release);
