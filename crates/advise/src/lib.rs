@@ -40,5 +40,5 @@ pub use options::{Change, Effort};
 pub use predict::{Prediction, Row, SelfCheck};
 pub use quantile::{Interval, quantile};
 pub use replay::Cpus;
-pub use slo::{Slo, SloError};
+pub use slo::{Percentile, Slo, SloError};
 pub use verdict::{Measured, Outcome, Trial, Verdict};

@@ -69,7 +69,11 @@ impl fmt::Display for Slo {
 }
 
 /// Writes a quantile as operators do: 0.99 as `p99`, 0.999 as `p99.9`.
-pub(crate) struct Percentile(pub f64);
+#[derive(Clone, Copy, Debug)]
+pub struct Percentile(
+    /// The quantile, from 0 to 1.
+    pub f64,
+);
 
 impl fmt::Display for Percentile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

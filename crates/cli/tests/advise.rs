@@ -6,7 +6,7 @@
 mod room;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,6 +15,7 @@ use heddle_test_support::{temp_dir, until};
 use room::{Room, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// Runs `heddle` without a room: nothing that it does needs a privilege.
 fn heddle(arguments: &[&str], home: &Path) -> Output {
@@ -65,6 +66,16 @@ fn advice(server: &Server, file: &Path) {
     });
     let target = json!({"processes": [], "ports": [server.at.port()]});
     fs::write(file, json!({"target": target, "advice": advice}).to_string()).expect("written");
+}
+
+/// A room with a server, and a folder with the file of an advice to steer it.
+fn advised() -> Option<(Room, Server, TempDir, PathBuf)> {
+    let room = Room::new()?;
+    let server = room.server("udp", "127.0.0.1", 0, 2, "own");
+    let folder = temp_dir();
+    let file = folder.path().join("advice.json");
+    advice(&server, &file);
+    Some((room, server, folder, file))
 }
 
 /// Starts a check, and waits until its change is in effect.
@@ -145,11 +156,7 @@ fn a_check_ends_with_the_change_undone_and_a_verdict() {
 
 #[test]
 fn a_check_that_is_killed_leaves_nothing_behind() {
-    let Some(room) = Room::new() else { return };
-    let server = room.server("udp", "127.0.0.1", 0, 2, "own");
-    let folder = temp_dir();
-    let file = folder.path().join("advice.json");
-    advice(&server, &file);
+    let Some((room, _server, _folder, file)) = advised() else { return };
     let mut child = checking(&room, &file);
     send(&child, Signal::KILL);
     child.wait().expect("it has ended");
@@ -158,11 +165,7 @@ fn a_check_that_is_killed_leaves_nothing_behind() {
 
 #[test]
 fn an_interrupted_check_undoes_the_change_first() {
-    let Some(room) = Room::new() else { return };
-    let server = room.server("udp", "127.0.0.1", 0, 2, "own");
-    let folder = temp_dir();
-    let file = folder.path().join("advice.json");
-    advice(&server, &file);
+    let Some((room, _server, _folder, file)) = advised() else { return };
     let mut child = checking(&room, &file);
     send(&child, Signal::INT);
     assert_eq!(child.wait().expect("it has ended").code(), Some(130));
@@ -171,11 +174,7 @@ fn an_interrupted_check_undoes_the_change_first() {
 
 #[test]
 fn a_port_that_is_steered_already_is_left_alone() {
-    let Some(room) = Room::new() else { return };
-    let server = room.server("udp", "127.0.0.1", 0, 2, "own");
-    let folder = temp_dir();
-    let file = folder.path().join("advice.json");
-    advice(&server, &file);
+    let Some((room, server, _folder, file)) = advised() else { return };
     room.ok(&["steer", "attach", "--port", &server.port(), "--policy", "jsq"]);
     let said = room.refused(1, &["advise", "check", "--advice", file.to_str().expect("text")]);
     assert!(said.contains("policy jsq") && said.contains("heddle steer detach"), "{said}");
@@ -184,11 +183,7 @@ fn a_port_that_is_steered_already_is_left_alone() {
 
 #[test]
 fn a_check_that_is_stopped_loses_its_lease() {
-    let Some(room) = Room::new() else { return };
-    let server = room.server("udp", "127.0.0.1", 0, 2, "own");
-    let folder = temp_dir();
-    let file = folder.path().join("advice.json");
-    advice(&server, &file);
+    let Some((room, _server, _folder, file)) = advised() else { return };
     let mut child = checking(&room, &file);
     // Between the look and the signal the check may have undone the change itself.
     until("it is stopped while the change is in effect", || {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use heddle_advise::{
-    Advice, Change, Cpus, Effort, Interval, Model, Outcome as Trial, Prediction, Verdict,
-    WorkerKind,
+    Advice, Change, Cpus, Effort, Interval, Model, Outcome as Trial, Percentile, Prediction,
+    Verdict, WorkerKind,
 };
 use heddle_core::Ns;
 use heddle_metrics::{Cell, Mark, Table, TextStyle};
@@ -49,7 +49,7 @@ pub fn design(advice: &Advice, model: &Model, style: TextStyle) -> String {
     let _ = writeln!(
         text,
         "\n{} of {} requests would be {}.\n",
-        percentile(advice.quantile),
+        Percentile(advice.quantile),
         advice.class,
         short(advice.observed)
     );
@@ -92,7 +92,7 @@ fn head(advice: &Advice, model: &Model) -> String {
     }
     if let Some(check) = &advice.self_check {
         let row = |&(share, observed, replayed): &(f64, Ns, Ns)| {
-            format!("{} {} (observed {})", percentile(share), short(replayed), short(observed))
+            format!("{} {} (observed {})", Percentile(share), short(replayed), short(observed))
         };
         let rows: Vec<String> = check.quantiles.iter().map(row).collect();
         let cpus = match check.cpus {
@@ -110,7 +110,7 @@ pub fn observation(advice: &Advice) -> String {
         advice.limit.map_or(String::new(), |limit| format!("; the limit is {}", short(limit)));
     format!(
         "{} of {} requests is {}{limit}.",
-        percentile(advice.quantile),
+        Percentile(advice.quantile),
         advice.class,
         short(advice.observed)
     )
@@ -118,7 +118,7 @@ pub fn observation(advice: &Advice) -> String {
 
 /// Returns the options, best first.
 pub fn table(advice: &Advice) -> Table {
-    let what = percentile(advice.quantile);
+    let what = Percentile(advice.quantile).to_string();
     let columns =
         ["", "option", what.as_str(), "faster by", "90 % of replays", "who pays", "effort"];
     let mut table = Table::new("", columns);
@@ -144,7 +144,7 @@ fn who_pays(option: &Prediction) -> String {
     let service = option.harm.as_ref().map(|row| {
         let of =
             if row.class == "all" { String::new() } else { format!(" of {} requests", row.class) };
-        format!("{}{of}: {} -> {}", percentile(row.quantile), short(row.before), short(row.after))
+        format!("{}{of}: {} -> {}", Percentile(row.quantile), short(row.before), short(row.after))
     });
     let neighbour = match &option.change {
         Change::Nice { name, .. } => {
@@ -192,7 +192,7 @@ fn what_to_do(advice: &Advice, can_check: bool) -> String {
 /// Returns the text of a verdict.
 pub fn outcome(advice: &Advice, prediction: &Prediction, trial: &Trial) -> String {
     let mut text = String::new();
-    let what = percentile(advice.quantile);
+    let what = Percentile(advice.quantile).to_string();
     let _ = writeln!(text, "{}: {what} of {} requests", prediction.change, advice.class);
     let _ = writeln!(text, "  without    {}\n  with       {}", short(trial.off), short(trial.on));
     if let Some(ratio) = &trial.ratio {
@@ -237,10 +237,6 @@ pub fn exit(verdict: &Verdict) -> Outcome {
         Verdict::Worse | Verdict::Harmful => Outcome::Program(1),
         Verdict::Unclear => Outcome::Invalid,
     }
-}
-
-fn percentile(share: f64) -> String {
-    format!("p{}", (share * 1e6).round() / 1e4)
 }
 
 fn times(ratio: f64) -> String {

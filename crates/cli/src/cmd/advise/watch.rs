@@ -1,17 +1,14 @@
 //! Watching a service, with progress.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use heddle_core::Ns;
 use heddle_metrics::Progress;
-use heddle_observe::{Options, Recording, Target, Watch};
+use heddle_observe::{Options, Progress as Seen, Recording, Target, Watch};
 
 use crate::exit::Usage;
 use crate::interrupt;
-
-/// How often rings are read.
-const PERIOD: Duration = Duration::from_millis(50);
 
 /// Options that name a service.
 #[derive(clap::Args)]
@@ -62,25 +59,21 @@ pub fn record_until(
     stop: &AtomicBool,
     progress: bool,
 ) -> anyhow::Result<Option<Recording>> {
-    let mut watch = Watch::start(target, &Options::default())?;
-    let begin = Instant::now();
-    let mut display = progress.then(|| Progress::new("watching", time.as_secs().max(1)));
-    let mut shown = u64::MAX;
-    while begin.elapsed() < time {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
+    let seconds = time.as_secs().max(1);
+    let mut display = progress.then(|| Progress::new("watching", seconds));
+    let mut shown = None;
+    let show = |seen: Seen| {
+        let second = seen.elapsed.0 / Ns::from_secs(1).0;
+        let is_new = shown != Some(second) && second < seconds;
+        if let Some(display) = display.as_mut().filter(|_| is_new) {
+            shown = Some(second);
+            display.step(&format!("{} requests", seen.requests));
         }
-        std::thread::sleep(PERIOD.min(time.saturating_sub(begin.elapsed())));
-        watch.poll()?;
-        let second = begin.elapsed().as_secs();
-        if let Some(display) =
-            display.as_mut().filter(|_| second != shown && second < time.as_secs().max(1))
-        {
-            shown = second;
-            display.step(&format!("{} requests", watch.progress().requests));
-        }
+    };
+    let recording = Watch::for_duration(target, &Options::default(), time, stop, show)?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(None);
     }
-    let recording = watch.finish()?;
     if let Some(display) = display {
         display.finish(&format!("{} requests seen", recording.spans.len()));
     }
