@@ -16,6 +16,7 @@ mod group;
 mod kernel;
 mod limits;
 mod machine;
+mod observing;
 mod processor;
 mod steering;
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut checks = inspect(&Machine::here());
     checks.extend(steering::checks());
     checks.extend(agents::checks());
+    checks.extend(observing::checks());
     if args.json {
         out::json(&Report { schema: 1, checks })?;
     } else {
