@@ -6,6 +6,7 @@ use anyhow::{Context as _, ensure};
 use heddle_core::{Model, Policy};
 use heddle_policies::{Visitor, with_policy};
 use heddle_sim::Scenario;
+use heddle_sim::workload::{Arrivals, TraceReader};
 use heddle_steer::native::{MAX_EXECUTORS, NativePolicy, Simulated};
 use heddle_steer::policy::split_params;
 
@@ -42,7 +43,7 @@ pub fn open(text: &str, scenario: &Scenario) -> anyhow::Result<Simulated> {
         true => NativePolicy::compile(Path::new(name), params),
         false => NativePolicy::shipped(name, params),
     };
-    Ok(Simulated::new(policy.with_context(|| format!("--steer {text}"))?, types(scenario)))
+    Ok(Simulated::new(policy.with_context(|| format!("--steer {text}"))?, types(&means(scenario)?)))
 }
 
 /// Visitor: whether a policy has one queue for all CPUs.
@@ -56,9 +57,23 @@ impl Visitor for SharesAQueue {
     }
 }
 
-/// Maps the longest part of the mix to SCANs, the others to GETs.
-fn types(scenario: &Scenario) -> Vec<u8> {
-    let means: Vec<f64> = scenario.mix.parts().iter().map(|part| part.service.mean()).collect();
+/// Returns the mean service times of the kinds of requests: of the trace, if the requests are one's, else of the mix.
+fn means(scenario: &Scenario) -> anyhow::Result<Vec<f64>> {
+    let Arrivals::Trace(file) = &scenario.arrivals else {
+        return Ok(scenario.mix.parts().iter().map(|part| part.service.mean()).collect());
+    };
+    let mut sums: Vec<(f64, f64)> = Vec::new();
+    for request in TraceReader::open(file)? {
+        let request = request?;
+        sums.resize(sums.len().max(request.kind + 1), (0.0, 0.0));
+        let (sum, count) = &mut sums[request.kind];
+        (*sum, *count) = (*sum + request.service.0 as f64, *count + 1.0);
+    }
+    Ok(sums.into_iter().map(|(sum, count)| sum / count.max(1.0)).collect())
+}
+
+/// Maps the longest kind to SCANs, the others to GETs.
+fn types(means: &[f64]) -> Vec<u8> {
     let longest = means.iter().copied().fold(0.0, f64::max);
     let single = means.len() == 1;
     means.iter().map(|mean| if *mean == longest && !single { SCAN } else { GET }).collect()
@@ -74,8 +89,20 @@ mod tests {
 
     #[test]
     fn the_longest_part_is_seen_as_scans() {
-        assert_eq!(types(&scenario("get: 50% 1us, put: 49% 2us, scan: 1% 100us", 2)), [1, 1, 3]);
-        assert_eq!(types(&scenario("1us", 2)), [1]);
+        let of = |mix| types(&means(&scenario(mix, 2)).unwrap());
+        assert_eq!(of("get: 50% 1us, put: 49% 2us, scan: 1% 100us"), [1, 1, 3]);
+        assert_eq!(of("1us"), [1]);
+    }
+
+    #[test]
+    fn the_kinds_of_a_trace_are_its_own() {
+        let folder = heddle_test_support::temp_dir();
+        let file = folder.path().join("trace.csv");
+        std::fs::write(&file, "arrival,service,name\n0,700us,scan\n5us,9us,get\n9us,1us,get\n")
+            .unwrap();
+        let mut scenario = scenario("get: 99% 1us, scan: 1% 100us", 2);
+        scenario.arrivals = Arrivals::Trace(file);
+        assert_eq!(types(&means(&scenario).unwrap()), [3, 1]);
     }
 
     #[test]
