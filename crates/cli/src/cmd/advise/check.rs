@@ -77,6 +77,12 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 fn chosen(saved: &Saved, number: Option<u64>) -> anyhow::Result<&Prediction> {
     let options = &saved.advice.options;
+    if saved.advice.declined.is_some() {
+        return Err(Usage(
+            "the last `heddle advise` declined, so there is nothing to check".into(),
+        )
+        .into());
+    }
     let Some(number) = number else {
         let best = saved.advice.best();
         return Ok(best.ok_or_else(|| {

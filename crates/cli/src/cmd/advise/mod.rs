@@ -130,10 +130,12 @@ fn advise(args: &Args) -> anyhow::Result<Outcome> {
         model.write(file)?;
     }
     let saved = Saved { target, advice };
-    let can_check = args.recording.is_none() && saved.advice.best().is_some();
-    if can_check {
+    let running = args.recording.is_none();
+    if running {
+        // Whatever it says: an older one must not pass for it.
         saved.write()?;
     }
+    let can_check = running && saved.advice.best().is_some();
     match args.json {
         true => out::json(&saved.advice)?,
         false => out::text(&show::advice(&saved.advice, &model, can_check, out::style()))?,
