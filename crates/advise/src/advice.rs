@@ -187,9 +187,12 @@ fn explain(model: &Model, quantile: f64) -> Result<(SelfCheck, bool), AdviseErro
     let mut quantiles = vec![0.5, 0.9, quantile];
     quantiles.retain(|&share| share <= quantile);
     quantiles.dedup();
-    let host = SelfCheck::of(model, Cpus::Host, &quantiles)?;
-    if host.passes() {
-        return Ok((host, true));
+    // A runtime's workers are its CPUs.
+    let only_ample = model.runtime.is_some();
+    let host = SelfCheck::of(model, if only_ample { Cpus::Ample } else { Cpus::Host }, &quantiles)?;
+    if host.passes() || only_ample {
+        let passes = host.passes();
+        return Ok((host, passes));
     }
     let ample = SelfCheck::of(model, Cpus::Ample, &quantiles)?;
     match (ample.passes(), ample.deviation() <= host.deviation()) {
@@ -209,11 +212,7 @@ fn predictions(
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Vec<Prediction>, AdviseError> {
     let mut changes = options::of(model);
-    changes.extend(wanted.policies.iter().map(|policy| Change::Steer {
-        policy: policy.clone(),
-        protocol: model.protocol,
-        port: model.port,
-    }));
+    changes.extend(wanted.policies.iter().map(|policy| options::named(model, policy)));
     if evidence.contended() {
         changes.retain(|change| !change.changes_concurrency());
         notes.push(format!(

@@ -22,7 +22,11 @@ pub fn model(recording: &Recording, port: Option<u16>, edge: Option<Ns>) -> Mode
     let sockets: Vec<&Socket> =
         recording.service.sockets.iter().filter(|s| s.port == port).collect();
     let protocol = sockets.first().map_or_else(Protocol::default, |socket| socket.protocol);
-    let mut places = Places::of(&sockets, &spans, protocol);
+    let runtime = recording.service.runtime.clone();
+    let mut places = match runtime {
+        Some(_) => Places::of_runtime(&spans),
+        None => Places::of(&sockets, &spans, protocol),
+    };
     let start = spans.first().map_or(Ns::ZERO, |span| span.arrived);
     let turns = Turns::of(&spans);
     let mut connections = HashMap::new();
@@ -54,6 +58,7 @@ pub fn model(recording: &Recording, port: Option<u16>, edge: Option<Ns>) -> Mode
         port,
         queues: places.queues,
         workers: places.workers,
+        runtime,
         edge,
         classes,
         requests,
@@ -191,6 +196,23 @@ impl Places {
         }
         places.add_idle(sockets);
         places
+    }
+
+    /// The workers of a runtime: any of them runs any request, and one that waits holds none of them.
+    fn of_runtime(spans: &[&Span]) -> Places {
+        let readers: BTreeMap<u32, u32> =
+            spans.iter().map(|span| (span.reader, span.process)).collect();
+        let worker = |(&thread, &process): (&u32, &u32)| Worker {
+            thread,
+            process,
+            kind: WorkerKind::EventLoop,
+            ..Worker::default()
+        };
+        Places {
+            queues: vec![Queue::default()],
+            threads: readers.keys().copied().zip(0..).collect(),
+            workers: readers.iter().map(worker).collect(),
+        }
     }
 
     /// Adds the sockets to which nothing came: a policy may send requests there. Of the owners, the last process is

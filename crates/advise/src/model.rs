@@ -5,7 +5,7 @@ use std::io::{self, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use heddle_core::Ns;
-use heddle_observe::{Burst, Group, Host, Protocol};
+use heddle_observe::{Burst, Group, Host, Protocol, Runtime};
 use serde::{Deserialize, Serialize};
 
 /// A service, its requests as they came, and what else ran.
@@ -24,6 +24,8 @@ pub struct Model {
     pub queues: Vec<Queue>,
     /// What takes them.
     pub workers: Vec<Worker>,
+    /// The Heddle runtime of which they are the workers: they run all requests as tasks, as its policy says.
+    pub runtime: Option<Runtime>,
     /// The demand from which on a request is long, if there are two classes.
     pub edge: Option<Ns>,
     /// The classes of requests: `all`, `short` and `long`, or those that a trace or a scenario names.
@@ -197,6 +199,15 @@ impl Model {
     pub fn span(&self) -> Ns {
         let (first, last) = (self.requests.first(), self.requests.last());
         first.zip(last).map_or(Ns::ZERO, |(first, last)| last.arrived - first.arrived)
+    }
+
+    /// Whether it is one process with several event loops: they could wait at one event queue.
+    #[must_use]
+    pub fn is_threads_with_loops(&self) -> bool {
+        let first = self.workers.first().map(|worker| worker.process);
+        let alike =
+            |worker: &Worker| worker.kind == WorkerKind::EventLoop && Some(worker.process) == first;
+        self.workers.len() > 1 && self.runtime.is_none() && self.workers.iter().all(alike)
     }
 
     /// Returns how many queues a steering policy can choose among.

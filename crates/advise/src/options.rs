@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use heddle_observe::{Group, Protocol};
+use heddle_observe::{Group, Protocol, Runtime, RuntimeKind};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Model, Neighbour, WorkerKind};
 
 /// The steering policies that need to know nothing of a service.
 const POLICIES: [&str; 3] = ["jiq", "jsq", "round-robin"];
+/// The policies of the runtime that need to know nothing of a service: the first preempts what is long.
+const RUNTIME_POLICIES: [&str; 3] = ["two-queue", "work-stealing", "fifo"];
 /// The nice value of work that may wait.
 const BACKGROUND: i32 = 19;
 /// The least share of a CPU from which on a neighbour is worth a nice value.
@@ -40,6 +42,17 @@ pub enum Change {
     },
     /// One socket that all workers accept from, instead of one each.
     SharedSocket,
+    /// One event queue of Heddle for the connections of all event loops, instead of one epoll instance each.
+    EventQueue,
+    /// Heddle's scheduler in a Go program (`heddle go build`).
+    HeddleGo,
+    /// Another policy of the Heddle runtime.
+    RuntimePolicy {
+        /// The name of the policy that it has.
+        from: String,
+        /// The policy that it would have, with its parameters.
+        to: String,
+    },
     /// Another nice value for a process.
     Nice {
         /// Which.
@@ -74,6 +87,10 @@ pub enum Effort {
     None,
     /// The service must be restarted with another option.
     Restart,
+    /// It must be built again, with another tool.
+    Rebuild,
+    /// Its code must change: another library, or another event loop.
+    Code,
 }
 
 impl Change {
@@ -85,11 +102,15 @@ impl Change {
             | Change::Steer { .. }
             | Change::Nice { .. }
             | Change::Weight { .. } => Effort::None,
-            Change::Workers { .. } | Change::SharedSocket => Effort::Restart,
+            Change::Workers { .. } | Change::SharedSocket | Change::RuntimePolicy { .. } => {
+                Effort::Restart
+            }
+            Change::HeddleGo => Effort::Rebuild,
+            Change::EventQueue => Effort::Code,
         }
     }
 
-    /// Returns the command that applies it; `None` if it is the service's own option.
+    /// Returns the command that applies it; `None` if it needs the service's own options, or its code.
     #[must_use]
     pub fn apply(&self) -> Option<String> {
         match self {
@@ -99,7 +120,7 @@ impl Change {
             )),
             Change::Nice { process, to, .. } => Some(renice(*process, *to)),
             Change::Weight { file, to, .. } => Some(format!("echo {to} > {file}")),
-            Change::Nothing | Change::Workers { .. } | Change::SharedSocket => None,
+            _ => None,
         }
     }
 
@@ -112,7 +133,7 @@ impl Change {
             }
             Change::Nice { process, from, .. } => Some(renice(*process, *from)),
             Change::Weight { file, from, .. } => Some(format!("echo {from} > {file}")),
-            Change::Nothing | Change::Workers { .. } | Change::SharedSocket => None,
+            _ => None,
         }
     }
 
@@ -143,6 +164,9 @@ impl fmt::Display for Change {
             Change::Steer { policy, .. } => f.pad(&format!("steer {policy}")),
             Change::Workers { from, to } => f.pad(&format!("workers {from} -> {to}")),
             Change::SharedSocket => f.pad("one shared socket"),
+            Change::EventQueue => f.pad("one event queue"),
+            Change::HeddleGo => f.pad("heddle go build"),
+            Change::RuntimePolicy { to, .. } => f.pad(&format!("HEDDLE_POLICY={to}")),
             Change::Nice { process, name, to, .. } => {
                 // The name is another program's: it must not write to the terminal.
                 f.pad(&format!("nice {to} for {} ({process})", name.escape_default()))
@@ -157,6 +181,10 @@ impl fmt::Display for Change {
 /// Returns the changes that make sense for a service, "nothing" first.
 pub fn of(model: &Model) -> Vec<Change> {
     let mut changes = vec![Change::Nothing];
+    if let Some(runtime) = &model.runtime {
+        changes.extend(of_runtime(runtime));
+        return changes;
+    }
     let sync = model.workers.iter().all(|worker| worker.kind == WorkerKind::Sync);
     if model.steerable() > 1 {
         changes.extend(POLICIES.map(|policy| Change::Steer {
@@ -172,8 +200,34 @@ pub fn of(model: &Model) -> Vec<Change> {
     if sync && model.queues.len() > 1 {
         changes.push(Change::SharedSocket);
     }
+    if model.is_threads_with_loops() {
+        changes.push(Change::EventQueue);
+    }
     changes.extend(nicer(model));
     changes
+}
+
+fn of_runtime(runtime: &Runtime) -> Vec<Change> {
+    let from = &runtime.policy;
+    let to = |policy: &&str| Change::RuntimePolicy { from: from.clone(), to: (*policy).into() };
+    match runtime.kind {
+        RuntimeKind::Heddle => {
+            RUNTIME_POLICIES.iter().filter(|policy| *policy != from).map(to).collect()
+        }
+        RuntimeKind::Go => vec![Change::HeddleGo],
+        RuntimeKind::HeddleGo => vec![],
+    }
+}
+
+/// Returns the change to a policy that the caller names: one of a Heddle runtime, if the service has one, else of
+/// steering.
+pub fn named(model: &Model, policy: &str) -> Change {
+    match &model.runtime {
+        Some(Runtime { kind: RuntimeKind::Heddle, policy: from, .. }) => {
+            Change::RuntimePolicy { from: from.clone(), to: policy.into() }
+        }
+        _ => Change::Steer { policy: policy.into(), protocol: model.protocol, port: model.port },
+    }
 }
 
 /// Processes beside the service that delayed it, and are not nice yet.

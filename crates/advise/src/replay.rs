@@ -1,7 +1,7 @@
 //! Replays a model under a change.
 
 use heddle_core::{Class, CpuId, CpuSet, Ns, Rng};
-use heddle_observe::Protocol;
+use heddle_observe::{Protocol, Runtime};
 use heddle_sim::service::{self, Background, Delays, Phase, Service, Steer};
 use heddle_steer::native::{NativePolicy, Simulated};
 use heddle_steer::policy::split_params;
@@ -49,6 +49,9 @@ fn describe<'p>(
     cpus: Cpus,
     seed: u64,
 ) -> Service<'p> {
+    if let Some(runtime) = &model.runtime {
+        return tasks(model, runtime, requests, change, seed);
+    }
     let (queues, workers) = places(model, change);
     let count = match cpus {
         Cpus::Ample => workers.len().max(1),
@@ -82,6 +85,46 @@ fn describe<'p>(
     }
 }
 
+/// Tasks in service at a time; further requests wait in their sockets.
+const TASKS: usize = 256;
+
+/// Describes a Heddle runtime: its tasks are what the policy schedules, and its workers are the CPUs that run them. Its
+/// workers wait for CPUs as long as was observed, with the task that they run.
+fn tasks<'p>(
+    model: &Model,
+    runtime: &Runtime,
+    requests: &[Request],
+    change: &Change,
+    seed: u64,
+) -> Service<'p> {
+    let workers = runtime.workers.max(1);
+    let policy = match change {
+        Change::RuntimePolicy { to, .. } => to,
+        Change::HeddleGo => Runtime::OF_HEDDLE_GO,
+        _ => &runtime.policy,
+    };
+    let one = |request: &Request| {
+        let run = Phase::Run((request.cpu + request.run_queue).max(Ns(1)));
+        let wait = Some(Phase::Wait(request.sleep)).filter(|_| request.sleep > Ns::ZERO);
+        service::Request {
+            arrival: request.arrived,
+            connection: request.connection,
+            recorded_queue: Some(0),
+            kind: request.class.into(),
+            phases: std::iter::once(run).chain(wait).collect(),
+            ..service::Request::default()
+        }
+    };
+    Service {
+        workers: vec![service::Worker::sync(0, workers); TASKS],
+        requests: requests.iter().map(one).collect(),
+        steer: Steer::Recorded,
+        delays: delays(model, Cpus::Ample),
+        seed,
+        ..Service::new(workers, policy, 1)
+    }
+}
+
 /// Returns the kernel's fair class on so many CPUs: the slice grows with them (`kernel/sched/fair.c`), and most
 /// distributions have 250 ticks a second.
 fn fair_class(cpus: usize) -> String {
@@ -112,6 +155,10 @@ fn places(model: &Model, change: &Change) -> (usize, Vec<service::Worker>) {
         Change::SharedSocket => {
             (1, as_they_are.map(|one| service::Worker { queue: 0, ..one }).collect())
         }
+        // A thread takes what is ready, of whichever connection, and is free after the answer.
+        Change::EventQueue => {
+            (1, model.workers.iter().map(|one| worker(0, WorkerKind::Sync, one.nice)).collect())
+        }
         // New workers have queues of their own if the present ones have.
         Change::Workers { from, to } => {
             let own = model.queues.len() > 1;
@@ -126,9 +173,7 @@ fn places(model: &Model, change: &Change) -> (usize, Vec<service::Worker>) {
             let queues = if own { model.queues.len() + to - from } else { model.queues.len() };
             (queues, as_they_are.chain(more).collect())
         }
-        Change::Nothing | Change::Steer { .. } | Change::Nice { .. } | Change::Weight { .. } => {
-            (model.queues.len(), as_they_are.collect())
-        }
+        _ => (model.queues.len(), as_they_are.collect()),
     }
 }
 
@@ -151,7 +196,7 @@ fn replayed(request: &Request, cpus: Cpus, change: &Change) -> service::Request 
         arrival: request.arrived,
         connection: request.connection,
         recorded_queue: match change {
-            Change::SharedSocket => Some(0),
+            Change::SharedSocket | Change::EventQueue => Some(0),
             _ => Some(request.queue),
         },
         kind: request.class.into(),

@@ -21,6 +21,7 @@ mod features;
 mod host;
 mod objects;
 mod recording;
+mod runtime;
 mod service;
 mod span;
 mod spans;
@@ -33,6 +34,7 @@ pub use recording::{
     Burst, Group, Host, Lost, Protocol, Recording, RecordingError, Service, Socket, ThreadUse,
     Window,
 };
+pub use runtime::{Runtime, RuntimeKind};
 pub use service::Target;
 pub use span::{Off, Span};
 pub use switches::{BUCKETS, GROUPS, GroupTimes, Switch, SwitchOptions, Switches, Use};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use heddle_core::Ns;
 use serde::{Deserialize, Serialize};
 
-use crate::Span;
+use crate::{Runtime, Span};
 
 /// What was seen of a service and its machine. A file of it is the input of `heddle advise`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,6 +54,8 @@ pub struct Service {
     pub sockets: Vec<Socket>,
     /// For how long its cgroup's quota of CPU time stopped it (`throttled_usec` in `cpu.stat`).
     pub throttled: Ns,
+    /// The runtime that runs its tasks, if its process has one.
+    pub runtime: Option<Runtime>,
 }
 
 /// A socket to which a service's requests come.

@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use crate::switches::readable;
 use serde::{Deserialize, Serialize};
 
-use crate::{ObserveError, Protocol, Service, Socket};
+use crate::{ObserveError, Protocol, Runtime, Service, Socket};
 
 /// What to watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +73,7 @@ pub(crate) fn find(target: &Target) -> Result<Resolved, ObserveError> {
     let first = target.processes.first().or(members.first()).copied().unwrap_or_default();
     let service = Service {
         name: name_of(first),
+        runtime: members.iter().find_map(|process| Runtime::of(*process)),
         processes: members.into_iter().collect(),
         sockets: sockets.into_values().collect(),
         ..Service::default()

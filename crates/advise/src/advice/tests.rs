@@ -1,7 +1,9 @@
 //! Advice on recordings of services whose behaviour is known, because it is computed here without the simulator.
 
 use heddle_core::{Ns, Rng};
-use heddle_observe::{Host, Protocol, Recording, Service, Socket, Span, ThreadUse, Window};
+use heddle_observe::{
+    Host, Off, Protocol, Recording, Runtime, Service, Socket, Span, ThreadUse, Window,
+};
 
 use super::*;
 
@@ -123,6 +125,71 @@ fn a_shared_queue_is_as_good_as_it_gets() {
     assert_eq!(advice.best(), None, "{:?}", advice.options.first());
     assert_eq!(advice.options[0].change, Change::Nothing);
     assert!(advice.options.iter().all(|option| !matches!(option.change, Change::Steer { .. })));
+}
+
+/// The same work as computation, by the workers of a runtime that runs each task to its end.
+fn in_a_runtime(mut recording: Recording, workers: usize) -> Recording {
+    recording.service.runtime =
+        Some(Runtime { policy: "fifo".into(), workers, ..Runtime::default() });
+    for span in &mut recording.spans {
+        (span.process, span.cpu, span.off) =
+            (FIRST_PROCESS, span.answered - span.received, Off::default());
+    }
+    recording
+}
+
+#[test]
+fn long_tasks_of_a_runtime_want_preemption() {
+    let servers = Servers {
+        workers: 2,
+        shared: true,
+        gap: Ns::from_ms(1),
+        requests: 20_000,
+        demand: |random| if random < 10 { Ns::from_ms(20) } else { Ns::from_us(500) },
+    };
+    let advice = ask(&in_a_runtime(servers.recording(), 2), "p99(short) < 2ms");
+    assert_eq!(advice.declined, None);
+    assert_eq!(advice.best(), None, "a runtime's policy needs a restart");
+    let more = advice.with_effort().expect("a restart helps");
+    let two_queue = Change::RuntimePolicy { from: "fifo".into(), to: "two-queue".into() };
+    assert_eq!((&more.change, more.effort), (&two_queue, Effort::Restart));
+    assert!(more.ratio.low > 2.0, "{:?}", more.ratio);
+    let check = advice.self_check.expect("it was checked");
+    assert!(check.passes() && check.cpus == Cpus::Ample, "{check:?}");
+}
+
+#[test]
+fn a_policy_that_is_named_is_the_runtimes_if_there_is_one() {
+    let shared = Servers { shared: true, ..SHORT_AND_LONG };
+    let recording = in_a_runtime(shared.recording(), 6);
+    let model = extract::model(&recording, None, None);
+    let named = options::named(&model, "two-queue:quantum=50us").to_string();
+    assert_eq!(named, "HEDDLE_POLICY=two-queue:quantum=50us");
+    let options = Options { policies: vec!["no-such".into()], ..Options::default() };
+    let error = advise(&recording, &options, |_, _| {}).map(drop).unwrap_err().to_string();
+    assert!(error.contains("no-such"), "{error}");
+}
+
+#[test]
+fn event_loops_of_one_process_could_share_a_queue() {
+    let mut recording = SHORT_AND_LONG.recording();
+    recording.service.sockets.truncate(1);
+    for span in &mut recording.spans {
+        // A connection stays with its thread.
+        span.connection = u64::from(span.reader);
+        (span.first, span.process) = (false, FIRST_PROCESS);
+        (span.cpu, span.off) = (span.answered - span.received, Off::default());
+    }
+    let advice = ask(&recording, "p90 < 20ms");
+    assert_eq!(advice.declined, None);
+    let options: Vec<String> =
+        advice.options.iter().map(|o| format!("{} {:?}", o.change, o.ratio)).collect();
+    let more = advice.with_effort().unwrap_or_else(|| panic!("other code helps: {options:?}"));
+    assert_eq!((&more.change, more.effort), (&Change::EventQueue, Effort::Code));
+    assert!(more.apply.is_none() && more.ratio.low > 2.0, "{more:?}");
+    // Processes cannot share one.
+    recording.spans.iter_mut().for_each(|span| span.process = span.reader);
+    assert!(!options::of(&extract::model(&recording, None, None)).contains(&Change::EventQueue));
 }
 
 #[test]

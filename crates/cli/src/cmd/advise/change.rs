@@ -42,9 +42,13 @@ impl Applicable {
                 vec![]
             }
             Change::Nothing => bail!("nothing was advised, so there is nothing to check"),
-            Change::Workers { .. } | Change::SharedSocket => bail!(
+            Change::Workers { .. } | Change::SharedSocket | Change::RuntimePolicy { .. } => bail!(
                 "`{change}` is an option of the service itself, which must be restarted with it: watch it before and \
                  after (heddle advise --save), and compare"
+            ),
+            Change::HeddleGo | Change::EventQueue => bail!(
+                "`{change}` makes another program of the service: watch it before and after (heddle advise --save), \
+                 and compare"
             ),
         };
         Ok(Applicable { change: change.clone(), nice })
@@ -66,7 +70,7 @@ impl Applicable {
                 fs::read_to_string(file)
                     .is_ok_and(|text| text.trim().trim_start_matches("/").ends_with(to.as_str()))
             }
-            Change::Nothing | Change::Workers { .. } | Change::SharedSocket => false,
+            _ => false,
         })
     }
 
@@ -97,7 +101,7 @@ impl Applicable {
                 let value = if on { to } else { from };
                 fs::write(file, value).with_context(|| format!("cannot write {value} to {file}"))
             }
-            (Change::Nothing | Change::Workers { .. } | Change::SharedSocket, _) => Ok(()),
+            _ => Ok(()),
         }
     }
 }

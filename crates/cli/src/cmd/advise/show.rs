@@ -161,6 +161,8 @@ fn effort(option: &Prediction) -> &'static str {
         (Change::Nothing, _) => "-",
         (_, Effort::None) => "none",
         (_, Effort::Restart) => "restart",
+        (_, Effort::Rebuild) => "rebuild",
+        (_, Effort::Code) => "code",
     }
 }
 
@@ -177,8 +179,13 @@ fn what_to_do(advice: &Advice, can_check: bool) -> String {
         }
     }
     if let Some(more) = more {
-        let _ =
-            writeln!(text, "With a restart of the service, by its own options: {}.", more.change);
+        let how = match &more.change {
+            Change::RuntimePolicy { .. } => "With a restart of the service",
+            Change::HeddleGo => "Built again with Heddle's scheduler (docs/go)",
+            Change::EventQueue => "With other code in the service (docs/events)",
+            _ => "With a restart of the service, by its own options",
+        };
+        let _ = writeln!(text, "{how}: {}.", more.change);
     }
     let reaches = |option: Option<&Prediction>| {
         option.zip(advice.limit).is_none_or(|(option, limit)| option.after <= limit)
