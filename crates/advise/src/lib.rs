@@ -27,6 +27,7 @@ mod replay;
 mod slo;
 pub mod tune;
 mod verdict;
+mod weights;
 
 pub use advice::{Advice, Options, advise, advise_design};
 pub use decline::{Decline, Evidence, has_enough};

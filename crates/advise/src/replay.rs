@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::AdviseError;
 use crate::model::{ClassOfRequests, Model, Neighbour, Request, WorkerKind};
 use crate::options::Change;
+use crate::weights::Weights;
 
 /// Neighbours that take less of a CPU are left out of a replay.
 const NOTICEABLE: f64 = 0.005;
@@ -140,6 +141,7 @@ fn only(cpu: usize) -> CpuSet {
 
 /// Returns the number of queues, and the workers on them.
 fn places(model: &Model, change: &Change) -> (usize, Vec<service::Worker>) {
+    let weights = Weights::of(model, change);
     let worker = |queue, kind, nice| service::Worker {
         queue,
         kind: match kind {
@@ -147,7 +149,7 @@ fn places(model: &Model, change: &Change) -> (usize, Vec<service::Worker>) {
             WorkerKind::EventLoop => service::WorkerKind::EventLoop,
         },
         cpus: CpuSet::EMPTY,
-        nice,
+        nice: weights.of_thread(&model.group, nice),
         class: Class::LC,
     };
     let as_they_are = model.workers.iter().map(|one| worker(one.queue, one.kind, one.nice));
@@ -238,10 +240,11 @@ fn lower_half(times: &[Ns]) -> Vec<Ns> {
 }
 
 fn others(model: &Model, change: &Change, cpus: usize) -> Vec<Background> {
+    let weights = Weights::of(model, change);
     let loud = model.neighbours.iter().filter(|one| one.share >= NOTICEABLE);
     let background = |one: &Neighbour| Background {
         bursts: bursts(one),
-        nice: nice(model, one, change),
+        nice: weights.of_neighbour(one),
         cpus: CpuSet::first(cpus),
         class: Class::LC,
     };
@@ -272,18 +275,6 @@ fn bursts(one: &Neighbour) -> Vec<(Ns, Ns)> {
 
 /// How long a thread runs at a time of which no turn was seen.
 const UNSEEN: Ns = Ns::from_ms(10);
-
-/// Returns the nice value of a neighbour under a change. The weight of a group is that of its only thread.
-fn nice(model: &Model, one: &Neighbour, change: &Change) -> i32 {
-    let group = |process: u32| {
-        model.neighbours.iter().find(|other| other.process == process).map(|other| &other.group)
-    };
-    match change {
-        Change::Nice { process, to, .. } if *process == one.process => *to,
-        Change::Weight { process, .. } if group(*process) == Some(&one.group) => 19,
-        _ => one.nice,
-    }
-}
 
 /// Resamples a trace: blocks of it, drawn with replacement, one after the other. What follows from the order within a
 /// block stays (Künsch 1989, the block bootstrap).
