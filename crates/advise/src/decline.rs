@@ -20,7 +20,7 @@ const RATES: f64 = 0.2;
 const DEMANDS: f64 = 0.5;
 /// The most requests that need not be what they seem.
 const ODD: f64 = 0.05;
-/// The most that may be lost.
+/// The most that may be lost, or have no answer.
 const LOST: f64 = 0.01;
 /// The most by which CPU time per request may grow with concurrency.
 const SLOPE: f64 = 0.1;
@@ -71,6 +71,11 @@ pub enum Decline {
         /// Its share.
         share: f64,
     },
+    /// Too many requests were read, and no answer of theirs was seen.
+    Unanswered {
+        /// Their share.
+        share: f64,
+    },
 }
 
 impl fmt::Display for Decline {
@@ -107,6 +112,12 @@ impl fmt::Display for Decline {
                 "its cgroup's quota of CPU time stopped the service for {time}, which explains its delays: raise \
                  cpu.max"
             ),
+            Decline::Unanswered { share } => write!(
+                f,
+                "{:.1} % of the requests were read and no answer of theirs was seen: they have none, or are answered \
+                 out of order at a socket that all share, or from another socket",
+                share * 100.0
+            ),
             Decline::Lost { share } => {
                 write!(
                     f,
@@ -128,8 +139,10 @@ pub struct Evidence {
     pub rate: f64,
     /// The share of requests that cannot be told apart.
     pub entangled: f64,
-    /// The share of requests and records that were lost.
+    /// The share of requests that were lost.
     pub lost: f64,
+    /// The share of requests of which no answer was seen.
+    pub unanswered: f64,
     /// By how much CPU time per request grows from few requests in service to many, as a share.
     pub slope: f64,
 }
@@ -142,12 +155,13 @@ impl Evidence {
         let count = spans.len().max(1) as f64;
         // Overlapping requests on one connection are a pipeline; on several, an event loop, which the model knows.
         let odd = spans.iter().filter(|span| span.unconfirmed || span.pipelined).count();
-        let missed = recording.lost.records + recording.lost.unanswered;
+        let of_all = |missed: u64| missed as f64 / (missed as f64 + count);
         Evidence {
             requests: model.requests.len(),
             rate: model.requests.len() as f64 / recording.watched().as_secs_f64().max(1e-9),
             entangled: odd as f64 / count,
-            lost: missed as f64 / (missed as f64 + count),
+            lost: of_all(recording.lost.records),
+            unanswered: of_all(recording.lost.unanswered),
             slope: slope(model),
         }
     }
@@ -166,6 +180,9 @@ pub fn reason(recording: &Recording, model: &Model, evidence: &Evidence) -> Opti
     }
     if evidence.lost > LOST {
         return Some(Decline::Lost { share: evidence.lost });
+    }
+    if evidence.unanswered > LOST {
+        return Some(Decline::Unanswered { share: evidence.unanswered });
     }
     if evidence.entangled > ODD {
         return Some(Decline::Entangled { share: evidence.entangled });

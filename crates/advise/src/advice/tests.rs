@@ -240,6 +240,7 @@ fn it_declines_what_it_cannot_know() {
     assert_eq!(declined(&|_| {}), None);
     assert_eq!(declined(&|r| r.spans.clear()), Some(Decline::NoRequests));
     assert!(matches!(declined(&|r| r.lost.records = 100), Some(Decline::Lost { .. })));
+    assert!(matches!(declined(&|r| r.lost.unanswered = 100), Some(Decline::Unanswered { .. })));
     let pipelined =
         |r: &mut Recording| r.spans.iter_mut().step_by(10).for_each(|span| span.pipelined = true);
     assert!(matches!(declined(&pipelined), Some(Decline::Entangled { .. })));
