@@ -50,6 +50,7 @@ pub fn model(recording: &Recording, port: Option<u16>, edge: Option<Ns>) -> Mode
     for worker in &mut places.workers {
         let thread = recording.threads.iter().find(|thread| thread.thread == worker.thread);
         worker.nice = thread.map_or(0, |thread| thread.nice);
+        worker.cpus = thread.map_or_else(String::new, |thread| thread.cpus.clone());
     }
     Model {
         host: recording.host.clone(),
@@ -192,7 +193,7 @@ impl Places {
                 places.queues.len() - 1
             });
             places.threads.insert(thread, places.workers.len());
-            places.workers.push(Worker { thread, process, queue, kind, nice: 0 });
+            places.workers.push(Worker { thread, process, queue, kind, ..Worker::default() });
         }
         places.add_idle(sockets);
         places
@@ -226,7 +227,13 @@ impl Places {
             {
                 let (queue, kind) = (self.queues.len(), WorkerKind::Sync);
                 self.queues.push(Queue { socket: socket.inode, steerable: true });
-                self.workers.push(Worker { thread: process, process, queue, kind, nice: 0 });
+                self.workers.push(Worker {
+                    thread: process,
+                    process,
+                    queue,
+                    kind,
+                    ..Worker::default()
+                });
             }
         }
     }
@@ -317,6 +324,7 @@ fn neighbours(recording: &Recording) -> Vec<Neighbour> {
             name: thread.name.clone(),
             nice: thread.nice,
             group: thread.group.clone(),
+            cpus: thread.cpus.clone(),
             share: thread.cpu.as_secs_f64() / length,
             waiting: thread.run_queue.as_secs_f64() / length,
             delayed_service: thread.delayed_service,

@@ -68,6 +68,8 @@ pub struct Worker {
     pub kind: WorkerKind,
     /// Its nice value.
     pub nice: i32,
+    /// The CPUs that it may use, as a list (`0-3`); empty: all.
+    pub cpus: String,
 }
 
 /// How a worker serves requests.
@@ -139,6 +141,8 @@ pub struct Neighbour {
     pub nice: i32,
     /// The group as a part of which it shares CPUs.
     pub group: Group,
+    /// The CPUs that it may use, as a list; empty: all.
+    pub cpus: String,
     /// The CPU time that it took, as a share of one CPU.
     pub share: f64,
     /// The time in which it was runnable and did not run, as a share of the time watched.

@@ -1,14 +1,14 @@
 //! Replays a model under a change.
 
 use heddle_core::{Class, CpuId, CpuSet, Ns, Rng};
-use heddle_observe::{Protocol, Runtime};
+use heddle_observe::{Protocol, Runtime, cpu_list};
 use heddle_sim::service::{self, Background, Delays, Phase, Service, Steer};
 use heddle_steer::native::{NativePolicy, Simulated};
 use heddle_steer::policy::split_params;
 use serde::{Deserialize, Serialize};
 
 use crate::AdviseError;
-use crate::model::{ClassOfRequests, Model, Neighbour, Request, WorkerKind};
+use crate::model::{ClassOfRequests, Model, Neighbour, Request, Worker, WorkerKind};
 use crate::options::Change;
 use crate::weights::Weights;
 
@@ -68,7 +68,7 @@ fn describe<'p>(
             .map(|(number, worker)| service::Worker {
                 cpus: match cpus {
                     Cpus::Ample => only(number),
-                    Cpus::Host => CpuSet::first(count),
+                    Cpus::Host => worker.cpus,
                 },
                 ..worker
             })
@@ -142,41 +142,45 @@ fn only(cpu: usize) -> CpuSet {
 /// Returns the number of queues, and the workers on them.
 fn places(model: &Model, change: &Change) -> (usize, Vec<service::Worker>) {
     let weights = Weights::of(model, change);
-    let worker = |queue, kind, nice| service::Worker {
+    let count = model.host.cpus.max(1) as usize;
+    let worker = |queue, kind, like: &Worker| service::Worker {
         queue,
         kind: match kind {
             WorkerKind::Sync => service::WorkerKind::Sync,
             WorkerKind::EventLoop => service::WorkerKind::EventLoop,
         },
-        cpus: CpuSet::EMPTY,
-        nice: weights.of_thread(&model.group, nice),
+        cpus: allowed(&like.cpus, count),
+        nice: weights.of_thread(&model.group, like.nice),
         class: Class::LC,
     };
-    let as_they_are = model.workers.iter().map(|one| worker(one.queue, one.kind, one.nice));
+    let as_they_are = model.workers.iter().map(|one| worker(one.queue, one.kind, one));
     match change {
         Change::SharedSocket => {
             (1, as_they_are.map(|one| service::Worker { queue: 0, ..one }).collect())
         }
         // A thread takes what is ready, of whichever connection, and is free after the answer.
         Change::EventQueue => {
-            (1, model.workers.iter().map(|one| worker(0, WorkerKind::Sync, one.nice)).collect())
+            (1, model.workers.iter().map(|one| worker(0, WorkerKind::Sync, one)).collect())
         }
         // New workers have queues of their own if the present ones have.
         Change::Workers { from, to } => {
             let own = model.queues.len() > 1;
-            let nice = model.workers.first().map_or(0, |worker| worker.nice);
-            let more = (*from..*to).map(|number| {
-                worker(
-                    if own { model.queues.len() + number - from } else { 0 },
-                    WorkerKind::Sync,
-                    nice,
-                )
-            });
+            let like = model.workers.first().cloned().unwrap_or_default();
+            let queue = |number| if own { model.queues.len() + number - from } else { 0 };
+            let more = (*from..*to).map(|number| worker(queue(number), WorkerKind::Sync, &like));
             let queues = if own { model.queues.len() + to - from } else { model.queues.len() };
             (queues, as_they_are.chain(more).collect())
         }
         _ => (model.queues.len(), as_they_are.collect()),
     }
+}
+
+/// Returns the CPUs of a list that a host of `count` CPUs has; all of them if it names none.
+fn allowed(list: &str, count: usize) -> CpuSet {
+    let mut set = CpuSet::EMPTY;
+    let named = cpu_list(list).into_iter().filter_map(|cpu| u16::try_from(cpu).ok());
+    named.filter(|cpu| usize::from(*cpu) < count).for_each(|cpu| set.insert(CpuId(cpu)));
+    if set.is_empty() { CpuSet::first(count) } else { set }
 }
 
 fn replayed(request: &Request, cpus: Cpus, change: &Change) -> service::Request {
@@ -245,7 +249,7 @@ fn others(model: &Model, change: &Change, cpus: usize) -> Vec<Background> {
     let background = |one: &Neighbour| Background {
         bursts: bursts(one),
         nice: weights.of_neighbour(one),
-        cpus: CpuSet::first(cpus),
+        cpus: allowed(&one.cpus, cpus),
         class: Class::LC,
     };
     loud.map(background).collect()
@@ -298,6 +302,20 @@ pub fn resample(requests: &[Request], blocks: usize, rng: &Rng) -> Vec<Request> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_keep_to_their_cpus() {
+        assert_eq!(allowed("1,3", 4).len(), 2);
+        assert_eq!(allowed("1-7", 2), only(1));
+        for all in ["", "5", "70000"] {
+            assert_eq!(allowed(all, 2), CpuSet::first(2), "{all}");
+        }
+        let workers = vec![Worker { cpus: "1".into(), ..Worker::default() }];
+        let host = heddle_observe::Host { cpus: 2, ..Default::default() };
+        let model = Model { workers, host, ..Model::default() };
+        let service = describe(&model, &[], &Change::Nothing, Cpus::Host, 1);
+        assert_eq!(service.workers[0].cpus, only(1));
+    }
 
     #[test]
     fn a_resampled_trace_is_in_order_and_as_long() {

@@ -32,7 +32,7 @@ pub use error::ObserveError;
 pub use features::{Feature, probe};
 pub use recording::{
     Burst, Group, Host, Lost, Protocol, Recording, RecordingError, Service, Socket, ThreadUse,
-    Window,
+    Window, cpu_list,
 };
 pub use runtime::{Runtime, RuntimeKind};
 pub use service::Target;

@@ -5,6 +5,8 @@ use std::fs;
 use object::{Object as _, ObjectSection as _, ReadCache};
 use serde::{Deserialize, Serialize};
 
+use crate::cpu_list;
+
 /// A runtime: its workers run the tasks of a process as a policy says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -86,18 +88,7 @@ fn max_procs(environment: &[u8]) -> Option<usize> {
 fn allowed_cpus(process: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    list.map_or(1, |list| count(list.trim())).max(1)
-}
-
-/// Returns how many CPUs a list such as `0-3,8` has.
-fn count(list: &str) -> usize {
-    let number = |text: &str| text.parse::<usize>().ok();
-    let of = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last) = number(first).zip(number(last))?;
-        last.checked_sub(first).map(|more| more + 1)
-    };
-    list.split(',').filter_map(of).sum()
+    list.map_or(1, |list| cpu_list(list.trim()).len()).max(1)
 }
 
 #[cfg(test)]
@@ -124,7 +115,6 @@ mod tests {
         assert_eq!(max_procs(b"A=1\0GOMAXPROCS=3\0B=2\0"), Some(3));
         assert_eq!(max_procs(b"GOMAXPROCS=0\0"), None);
         assert_eq!(max_procs(b"NOGOMAXPROCS=3\0"), None);
-        assert_eq!((count("0-3,8"), count("5"), count("")), (5, 1, 0));
         assert!(allowed_cpus(std::process::id()) >= 1);
         assert_eq!(allowed_cpus(u32::MAX >> 2), 1);
     }
