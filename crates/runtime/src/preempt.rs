@@ -49,6 +49,7 @@ use crate::worker::{NEVER, Remote, Worker};
 use heddle_arch::PreemptCount;
 use heddle_core::Ns;
 use heddle_sys::thread::Blocked;
+use heddle_sys::usdt;
 use std::io;
 use std::marker::PhantomData;
 use std::ptr;
@@ -144,7 +145,13 @@ impl Mechanism {
             Mechanism::Signal | Mechanism::Probe if cfg!(virtual_time) => true,
             Mechanism::Signal | Mechanism::Probe => match worker.tid.load(Ordering::Relaxed) {
                 0 => false,
-                tid => heddle_sys::thread::signal(tid, SIGNAL),
+                tid => {
+                    let is_sent = heddle_sys::thread::signal(tid, SIGNAL);
+                    if is_sent {
+                        usdt::preempt_sent(worker.cpu(), tid);
+                    }
+                    is_sent
+                }
             },
         }
     }
@@ -505,6 +512,7 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
         // SAFETY: the kernel passes a valid context.
         let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         if is_overflow(task, at, registers[libc::REG_RSP as usize] as usize) {
+            usdt::stack_overflow(task.id().0, at, task.stack.size);
             report_overflow(task);
         }
     }

@@ -11,6 +11,7 @@ use crate::threads;
 use crate::worker::{Remote, Worker};
 use heddle_core::Ns;
 use heddle_sys::thread::{self, Blocked};
+use heddle_sys::usdt;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -33,7 +34,7 @@ pub(crate) fn from_sleeper(
     threads::hand_over(engine, worker);
     // SAFETY: null or a block, and blocks are never unmapped.
     if let Some(task) = unsafe { task.as_ref() }.and_then(Entity::context) {
-        report(task, thread::blocked_in(worker.tid.load(Ordering::Relaxed)));
+        report(worker, task, thread::blocked_in(worker.tid.load(Ordering::Relaxed)));
     }
     true
 }
@@ -58,7 +59,7 @@ pub(crate) fn from_interrupted(
     }
     worker.alarm.recall();
     worker.stats.takeovers.add(1);
-    report(task, Some(call));
+    report(worker, task, Some(call));
     true
 }
 
@@ -75,7 +76,10 @@ pub(crate) fn hook(look: Look) {
     HOOK.store(look as *mut (), Ordering::Release);
 }
 
-fn report(task: &'static Task, call: Option<Blocked>) {
+/// `worker` has lost its CPU, because its `task` sleeps in `call`.
+fn report(worker: &Remote, task: &'static Task, call: Option<Blocked>) {
+    let number = call.map_or(Blocked::UNKNOWN, |call| call.number);
+    usdt::worker_stuck(worker.cpu(), worker.tid.load(Ordering::Relaxed), task.id().0, number);
     let hook = HOOK.load(Ordering::Acquire);
     if !hook.is_null() {
         // SAFETY: `hook` stored a function of this type.

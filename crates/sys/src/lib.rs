@@ -27,6 +27,7 @@ pub mod syscall;
 pub mod thread;
 pub mod timer;
 pub mod topology;
+pub mod usdt;
 
 /// Prints the reason on standard error and aborts the process, for cases in which continuing would run a task twice or
 /// never, and unwinding would leave a lock held.

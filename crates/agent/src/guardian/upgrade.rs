@@ -6,6 +6,8 @@ use super::protocol::{AgentReply, Order};
 use super::record::Stage;
 use super::start::Guardian;
 use super::{GuardianError, process::AgentProcess};
+use heddle_core::Layer;
+use heddle_sys::usdt;
 use rustix::fs::{FileType, fstat};
 use rustix::process::geteuid;
 use std::os::fd::OwnedFd;
@@ -33,10 +35,12 @@ impl Guardian {
         self.record.policy = policy;
         self.record.upgrades += 1;
         self.record.last_gap_us = Some(gap_us);
+        let agent = self.record.agent.unwrap_or(0);
+        usdt::policy_replaced(Layer::Agent, agent, &self.record.policy);
         self.write()?;
         Ok(Answer::Upgraded {
             gap_us,
-            agent: self.record.agent.unwrap_or(0),
+            agent,
             policy: self.record.policy.clone(),
             failed: self.keeper()?.enclave().failed_since(&before),
         })

@@ -9,6 +9,7 @@ use super::start::{Followed, Guardian, Program, ends};
 use super::target::{Target, join_target};
 use super::{GuardianError, tasks};
 use crate::model::Phase;
+use heddle_sys::usdt;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use std::time::{Duration, Instant};
 
@@ -182,6 +183,7 @@ impl Guardian {
             (None, Some(why)) => (why, false),
             (None, None) => (how, true),
         };
+        usdt::agent_gone(self.record.agent.unwrap_or(0), &why);
         let members = self.members();
         let given = self.give_back();
         if may_follow && given.is_ok() {

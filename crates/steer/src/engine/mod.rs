@@ -40,6 +40,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use heddle_bpf::{MapKind, possible_cpus};
+use heddle_core::Layer;
+use heddle_sys::usdt;
 
 use ended::EndedFile;
 use meter::Accounting;
@@ -325,7 +327,9 @@ impl Engine {
         self.quota.check(&self.state, &self.left, caller, wanted)?;
         // Maps that the new policy reuses are counted once.
         self.left.add(stored.attachment.uid, &stored.maps)?;
+        let name = policy.name.clone();
         attach_point::replace(&self.state, stored, policy, &object)?;
+        usdt::policy_replaced(Layer::Steer, id, &name);
         self.evicted().remove(&id);
         Ok(())
     }
