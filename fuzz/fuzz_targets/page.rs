@@ -25,7 +25,8 @@ fuzz_target!(|input: &[u8]| {
     let rings = reader.rings();
     let names = rings.iter().map(|one| (one.name.clone(), one.labels.clone()));
     let shown = counters.chain(histograms).chain(names).chain([(reader.labels(), String::new())]);
-    for (name, labels) in shown {
+    let marks = (0..9).filter_map(|number| reader.mark_name(number));
+    for (name, labels) in shown.chain(marks.map(|name| (name, String::new()))) {
         assert!(name.chars().chain(labels.chars()).all(|c| !c.is_control()));
     }
     for ring in rings {

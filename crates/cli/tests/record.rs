@@ -21,14 +21,17 @@ fn text(bytes: &[u8]) -> String {
 /// A page of this process with a ring.
 fn page() -> Page {
     let rings = [("heddle_runtime_events", "queue=0")];
-    let layout = Layout { rings: &rings, ring_events: 1 << 12, ..Layout::default() };
-    Page::create(&layout).expect("a page")
+    let layout = Layout { rings: &rings, ring_events: 1 << 12, marks: 1, ..Layout::default() };
+    let page = Page::create(&layout).expect("a page");
+    page.name_mark(0, "parse");
+    page
 }
 
 /// Records a task each time that it is called, if anybody wants it.
 fn run_task(page: &Page, task: u32) {
     let event = |kind| Event::task(Ns::ZERO, CpuId(0), task, kind).of(Layer::Runtime);
     page.ring(0).record(|| event(EventKind::Start));
+    page.ring(0).record(|| Event { by: 0, arg: 0, ..event(EventKind::Mark) });
     page.ring(0).record(|| event(EventKind::Block));
 }
 
@@ -101,7 +104,9 @@ fn tasks_of_a_runtime_are_recorded_until_ctrl_c() {
     assert!(events + lost >= 1_000, "{report}");
     assert_eq!(report["bytes"], fs::metadata(&file).unwrap().len());
     assert!(packets(&file) as u64 >= events, "{report}");
-    assert!(contains(&file, "worker 0") && contains(&file, "task 1"));
+    assert!(
+        contains(&file, "worker 0") && contains(&file, "task 1: marks") && contains(&file, "parse")
+    );
 }
 
 #[test]

@@ -85,7 +85,8 @@ numbered! {
         Replace = 48, "replace";
         /// Events are missing here, `arg` of them if that is known: what follows begins anew.
         Lost = 49, "lost";
-        /// A mark of the observer or of the program.
+        /// A mark of the observer or of the program: `by` is the number of its name, `arg` its [`MarkPhase`], `request`
+        /// the number of what it belongs to.
         Mark = 50, "mark";
     }
 }
@@ -109,6 +110,18 @@ numbered! {
         Go = 6, "go";
         /// The simulator.
         Sim = 7, "sim";
+    }
+}
+
+numbered! {
+    /// What a mark says of what it belongs to.
+    MarkPhase {
+        /// It happened.
+        Moment = 0, "moment";
+        /// It began; until its end, what the same task begins is part of it.
+        Begin = 1, "begin";
+        /// What the same task began last has ended.
+        End = 2, "end";
     }
 }
 

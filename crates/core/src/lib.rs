@@ -38,7 +38,7 @@ mod time;
 mod tree;
 
 pub use cpu::{CpuId, CpuInfo, CpuSet, Topology};
-pub use event::{Event, EventKind, Layer, UnknownEvent};
+pub use event::{Event, EventKind, Layer, MarkPhase, UnknownEvent};
 pub use histogram::{AtomicHistogram, Histogram};
 pub use list::TaskList;
 pub use params::{ParamError, ParamNames, Params};

@@ -1,6 +1,6 @@
 //! Traces read back: times, names, switches and slices are those of the events.
 
-use heddle_core::{CpuId, Event, EventKind, Layer, Ns};
+use heddle_core::{CpuId, Event, EventKind, Layer, MarkPhase, Ns};
 use heddle_export::perfetto::proto::{InternedData, Packet, event_type};
 use heddle_export::perfetto::{ANY, Clocks, Source, Summary, Trace};
 use proptest::prelude::*;
@@ -221,6 +221,40 @@ fn tasks_are_slices_of_the_workers_that_ran_them() {
     assert_eq!(slices(&seen, "worker 1"), worker);
     let waiting = seen.iter().filter(|event| event.track == "waiting").map(|e| e.value.unwrap());
     assert_eq!(waiting.collect::<Vec<_>>(), [1, 2, 1, 0, 1, 0, 0]);
+}
+
+#[test]
+fn marks_of_a_task_are_slices_and_moments_of_its_own_track() {
+    use MarkPhase::{Begin, End, Moment};
+    let mut trace = Trace::new(Vec::new(), CLOCKS).unwrap();
+    let source = trace.source(&Source { name: "server", ..Source::default() }).unwrap();
+    let mark = |trace: &mut Trace<_>, at, of, phase: MarkPhase, name| {
+        let event = Event { arg: phase as u32, ..task(at, 0, of, EventKind::Mark) };
+        trace.mark(source, &event, name).unwrap();
+    };
+    mark(&mut trace, 6_000, 1, End, "before the recording");
+    mark(&mut trace, 6_100, 1, Begin, "request");
+    mark(&mut trace, 6_200, 2, Begin, "request");
+    mark(&mut trace, 6_300, 1, Begin, "parse");
+    mark(&mut trace, 6_400, 1, Moment, "parsed");
+    mark(&mut trace, 6_500, 1, End, "parse");
+    // What is open ends with the task, and at a hole.
+    trace.event(source, &task(6_600, 0, 1, EventKind::Exit)).unwrap();
+    trace.event(source, &task(6_700, 0, 0, EventKind::Lost)).unwrap();
+    mark(&mut trace, 6_800, 2, End, "request");
+    let (packets, summary) = finish(trace);
+    assert_eq!((summary.events, summary.ignored), (7, 2));
+    let seen = events(&packets);
+    let (begin, end, moment) = (event_type::BEGIN, event_type::END, event_type::INSTANT);
+    let first = [
+        (6_100, begin, "request"),
+        (6_300, begin, "parse"),
+        (6_400, moment, "parsed"),
+        (6_500, end, ""),
+        (6_600, end, ""),
+    ];
+    assert_eq!(slices(&seen, "task 1: marks"), first);
+    assert_eq!(slices(&seen, "task 2: marks"), [(6_200, begin, "request"), (6_700, end, "")]);
 }
 
 #[test]

@@ -43,7 +43,7 @@
 //! | its policy | `sched` |
 //! | starting and stopping it | `blocking`, `runtime`, `config`, `ambient` |
 //! | async tasks | [`futures`] |
-//! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, `sleep_future`, `virtual_time` |
+//! | what programs use | `spawn`, `run`, `scope`, `join_set`, `cancel_join`, `sleep_future`, `virtual_time`, [`mark`] |
 //! | what thread libraries use | `adopt`, `raw` |
 //! | files, pipes, sockets, child processes, signals | [`io`], [`fs`], [`net`], [`process`], [`signal`], `hyper` |
 //!
@@ -94,6 +94,7 @@ mod join_set;
 mod kernel_thread;
 mod libc_fn;
 mod liveness;
+pub mod mark;
 pub mod net;
 mod poller;
 mod pool;

@@ -112,6 +112,9 @@ fn ring_events(queues: usize) -> usize {
     }
 }
 
+/// Names that marks of a program can have.
+pub(crate) const MARKS: usize = 512;
+
 /// See the module.
 pub(crate) struct Telemetry {
     /// From [`Box::leak`].
@@ -155,7 +158,8 @@ impl Telemetry {
         let rings: Vec<_> =
             of_rings.iter().map(|labels| ("heddle_runtime_events", &labels[..])).collect();
         let (histograms, ring_events) = (&[][..], ring_events(queues));
-        let layout = Layout { labels, counters: &counters, histograms, rings: &rings, ring_events };
+        let (counters, rings) = (&counters[..], &rings[..]);
+        let layout = Layout { labels, counters, histograms, rings, ring_events, marks: MARKS };
         let public = match seen {
             true => {
                 Page::create(&layout).map_err(|error| format!("no page could be made: {error}"))
@@ -202,6 +206,11 @@ impl Telemetry {
     /// and one thread acts at a time.
     pub(crate) fn ring(&self, queue: usize) -> RingWriter<'static> {
         self.page().ring(queue.min(self.rings - 1))
+    }
+
+    /// Gives marks with this number a name, before the first of them.
+    pub(crate) fn name_mark(&self, number: u32, name: &str) {
+        self.page().name_mark(number, name);
     }
 
     /// Records for `time` from now on. Preemption is off.

@@ -1,7 +1,7 @@
 //! What lies where in a page. Offsets follow from the numbers in the header alone, by the same function on both sides.
 //!
 //! ```text
-//! header | entries | strings | counters | histograms | positions of rings | rings
+//! header | entries | strings | counters | histograms | positions of rings | rings | names of marks
 //! ```
 //!
 //! An entry names a counter, a histogram or a ring, in that order; it is shown once the writer has taken what it names.
@@ -13,11 +13,13 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::counter::Counter;
+use crate::names::Name;
 use crate::ring::Slot;
 
 /// `HEDDLEPG`, as bytes.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"HEDDLEPG");
-/// Changes with everything in this file, and with the form of events and histograms.
+/// Changes with everything in this file, and with the form of events and histograms; not with what is added where a
+/// page had zeros and at its end, which an older reader does not look at.
 pub(crate) const VERSION: u32 = 1;
 
 /// What a page is made for. Names follow those of Prometheus: `heddle_<layer>_<what>_total` for a counter that only
@@ -36,6 +38,8 @@ pub struct Layout<'a> {
     pub rings: &'a [(&'a str, &'a str)],
     /// Events that a ring holds: a power of two. Their memory is used once events are recorded.
     pub ring_events: usize,
+    /// Names that marks can have ([`crate::Page::name_mark`]). Their memory is used once they are written.
+    pub marks: usize,
 }
 
 /// The beginning of a page.
@@ -60,7 +64,10 @@ pub(crate) struct Header {
     /// Where the labels of the page are: offset in the strings, and length.
     pub labels: AtomicU32,
     pub labels_len: AtomicU32,
-    reserved: [AtomicU64; 8],
+    /// The last number of the shape; 0 in pages of earlier versions.
+    pub marks: AtomicU32,
+    padding: AtomicU32,
+    reserved: [AtomicU64; 7],
     /// Until when events are recorded, by the page's clock; 0 if they are not. Readers write it, so it has a cache line
     /// of its own.
     pub until: AtomicU64,
@@ -92,6 +99,7 @@ pub(crate) struct Shape {
     pub rings: u32,
     pub ring_events: u32,
     pub strings: u32,
+    pub marks: u32,
 }
 
 /// The offsets of a [`Shape`], in bytes.
@@ -102,6 +110,7 @@ pub(crate) struct Offsets {
     pub histograms: usize,
     pub heads: usize,
     pub slots: usize,
+    pub marks: usize,
     pub end: usize,
 }
 
@@ -112,6 +121,7 @@ const MOST: Shape = Shape {
     rings: 1 << 12,
     ring_events: 1 << 20,
     strings: 1 << 24,
+    marks: 1 << 12,
 };
 const LARGEST: usize = 1 << 30;
 
@@ -123,6 +133,7 @@ impl Shape {
             && self.rings <= MOST.rings
             && self.ring_events <= MOST.ring_events
             && self.strings <= MOST.strings
+            && self.marks <= MOST.marks
             && (self.rings == 0 || self.ring_events.is_power_of_two());
         let after =
             |at: usize, count: usize, size: usize| (at + count * size).next_multiple_of(128);
@@ -137,8 +148,10 @@ impl Shape {
         let second = after(first, counters, size_of::<Counter>());
         let heads = after(second, histograms, size_of::<AtomicHistogram>());
         let slots = after(heads, rings, size_of::<Head>());
-        let end = after(slots, rings * events, size_of::<Slot>());
-        let offsets = Offsets { strings, counters: first, histograms: second, heads, slots, end };
+        let marks = after(slots, rings * events, size_of::<Slot>());
+        let end = after(marks, self.marks as usize, size_of::<Name>());
+        let (counters, histograms) = (first, second);
+        let offsets = Offsets { strings, counters, histograms, heads, slots, marks, end };
         (end <= LARGEST).then_some(offsets)
     }
 
@@ -182,6 +195,7 @@ impl<'a> Layout<'a> {
             rings: number(self.rings.len()),
             ring_events: number(self.ring_events),
             strings: number(strings),
+            marks: number(self.marks),
         };
         let message =
             || format!("a page cannot have {shape:?}; at most {MOST:?}, rings of a power of two");
@@ -201,26 +215,31 @@ mod tests {
         #[test]
         fn regions_are_in_order_aligned_and_large_enough(
             counters in 0..MOST.counters + 2, histograms in 0..MOST.histograms + 2, rings in 0..MOST.rings + 2,
-            ring_events in any::<u32>(), power in 0..21u32, strings in any::<u32>(),
+            ring_events in any::<u32>(), power in 0..21u32, strings in any::<u32>(), marks in 0..MOST.marks + 2,
         ) {
-            let one = Shape { counters, histograms, rings, ring_events: 1 << power, strings: strings >> 8 };
+            let strings = strings >> 8;
+            let one = Shape { counters, histograms, rings, ring_events: 1 << power, strings, marks };
             let _ = Shape { ring_events, strings, ..one }.offsets();
             if let Some(at) = one.offsets() {
-                let all = [at.strings, at.counters, at.histograms, at.heads, at.slots, at.end];
+                let all = [at.strings, at.counters, at.histograms, at.heads, at.slots, at.marks, at.end];
                 prop_assert!(all.is_sorted() && all.iter().all(|at| at % 128 == 0) && at.end <= LARGEST);
                 prop_assert!(at.counters - at.strings >= one.strings as usize);
                 prop_assert!(at.histograms - at.counters >= counters as usize * 8);
                 prop_assert!(at.heads - at.histograms >= histograms as usize * 3968);
-                prop_assert!(at.end - at.slots >= (rings as usize * 32) << power);
+                prop_assert!(at.marks - at.slots >= (rings as usize * 32) << power);
+                prop_assert!(at.end - at.marks >= marks as usize * 128);
             }
         }
     }
 
     #[test]
     fn too_much_is_refused() {
-        let shape = Shape { counters: 1, histograms: 0, rings: 1, ring_events: 3, strings: 0 };
+        let none =
+            Shape { counters: 0, histograms: 0, rings: 0, ring_events: 0, strings: 0, marks: 0 };
+        let shape = Shape { counters: 1, rings: 1, ring_events: 3, ..none };
         assert_eq!(shape.offsets(), None);
         assert!(Shape { ring_events: 4, ..shape }.offsets().is_some());
-        assert_eq!(Shape { counters: u32::MAX, ..shape }.offsets(), None);
+        assert_eq!(Shape { counters: u32::MAX, ..none }.offsets(), None);
+        assert_eq!(Shape { marks: u32::MAX, ..none }.offsets(), None);
     }
 }

@@ -47,6 +47,8 @@ mod layout;
 #[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
+mod names;
+#[cfg(not(loom))]
 mod page;
 #[cfg(not(loom))]
 mod reader;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::clock::Anchor;
 use crate::counter::Counter;
 use crate::layout::{Entry, Head, Header, Offsets, Shape};
+use crate::names::Name;
 use crate::ring::Slot;
 
 /// Where the memory comes from, and so how it goes.
@@ -106,6 +107,11 @@ impl Memory {
     pub fn slots(&self, ring: usize) -> &[Slot] {
         let events = self.shape.ring_events as usize;
         &self.slice(self.at.slots, self.shape.rings as usize * events)[ring * events..][..events]
+    }
+
+    /// Returns the names of marks.
+    pub fn marks(&self) -> &[Name] {
+        self.slice(self.at.marks, self.shape.marks as usize)
     }
 
     /// Returns `count` values at an offset of this shape. `T` is made of atomics only.

@@ -152,6 +152,16 @@ impl Page {
         RingWriter { until: &self.memory.header().until, head, slots, clock: self.clock }
     }
 
+    /// Gives the marks with this number in [`Event::by`] a name for readers, before the first is recorded; a number has
+    /// one name for good. Names longer than 124 bytes are cut. A number that the layout has no room for stays without.
+    ///
+    /// Where only this process has recording turned on, this may take memory from the system.
+    pub fn name_mark(&self, number: u32, name: &str) {
+        if let Some(mark) = self.memory.marks().get(number as usize) {
+            mark.write(name);
+        }
+    }
+
     /// Has events recorded for at least `time` from now on, as a reader in another process would.
     pub fn record(&self, time: Ns) {
         self.memory.header().until.fetch_max(deadline(self.clock, time), Ordering::Relaxed);
@@ -197,6 +207,7 @@ impl Header {
             (&self.rings, shape.rings),
             (&self.ring_events, shape.ring_events),
             (&self.strings, shape.strings),
+            (&self.marks, shape.marks),
             (&self.labels, labels),
             (&self.labels_len, labels_len),
         ];
@@ -275,6 +286,7 @@ mod tests {
         histograms: &[("c_seconds", "")],
         rings: &[("d", "")],
         ring_events: 8,
+        marks: 2,
     };
 
     fn event() -> Event {
@@ -295,6 +307,17 @@ mod tests {
         ring.record(event);
         assert!(!ring.is_on());
         assert_eq!(ring.head.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn names_of_marks_are_read_by_their_numbers() {
+        let page = Page::create(&Layout { labels: "layer=names", ..LAYOUT }).unwrap();
+        page.name_mark(1, "parse\x1b");
+        page.name_mark(9, "no room");
+        let found = crate::find(std::process::id()).unwrap();
+        let reader = found.iter().find(|reader| reader.labels() == "layer=names").unwrap();
+        let names = [0, 1, 9].map(|number| reader.mark_name(number));
+        assert_eq!(names, [None, Some("parse\\u{1b}".to_owned()), None]);
     }
 
     #[test]

@@ -175,6 +175,14 @@ impl Reader {
         self.shown(first, (0..shape.rings as usize).map(|ring| move || ring))
     }
 
+    /// Returns the name of the marks with this number in [`Event::by`], escaped as those of a [`Metric`]; `None` if
+    /// they have none.
+    #[must_use]
+    pub fn mark_name(&self, number: u32) -> Option<String> {
+        let name = escape(&self.memory.marks().get(number as usize)?.read());
+        (!name.is_empty()).then_some(name)
+    }
+
     /// Has the process record events for at least `time` from now on; to go on, ask again before it is over. Others may
     /// want them for longer.
     ///
@@ -248,6 +256,7 @@ fn shape_of(file: &OwnedFd, size: u64) -> io::Result<Shape> {
         rings: word(std::mem::offset_of!(Header, rings)),
         ring_events: word(std::mem::offset_of!(Header, ring_events)),
         strings: word(std::mem::offset_of!(Header, strings)),
+        marks: word(std::mem::offset_of!(Header, marks)),
     })
 }
 

@@ -15,6 +15,7 @@ const LAYOUT: Layout<'_> = Layout {
     histograms: &[("c_seconds", "")],
     rings: &[("d", "worker=0"), ("d", "worker=1")],
     ring_events: 8,
+    marks: 2,
 };
 
 fn file_of(bytes: &[u8], len: usize) -> File {
@@ -28,6 +29,7 @@ fn bytes_of_a_page() -> Vec<u8> {
     let page = Page::create(&LAYOUT).unwrap();
     page.counters(0..2).iter().for_each(|counter| counter.add(1));
     page.histogram(0).record(5);
+    page.name_mark(1, "parse");
     page.record(Ns::from_secs(3600));
     for ring in [0, 1].map(|at| page.ring(at)) {
         use heddle_core::{CpuId, Event, EventKind};
@@ -47,7 +49,9 @@ fn use_page(file: File) -> bool {
         }
     };
     let names = reader.counters().into_iter().map(|counter| counter.name);
-    let names: Vec<_> = names.chain(reader.histograms().into_iter().map(|one| one.name)).collect();
+    let names = names.chain(reader.histograms().into_iter().map(|one| one.name));
+    let marks = [0, 1, 2, u32::MAX].into_iter().filter_map(|number| reader.mark_name(number));
+    let names: Vec<_> = names.chain(marks).collect();
     assert!(names.iter().flat_map(|name| name.chars()).all(|c| !c.is_control()));
     assert!(!reader.labels().contains('\x1b') && !reader.lives());
     for ring in reader.rings() {

@@ -22,6 +22,7 @@ fn writer() {
         histograms: &[("heddle_test_wait_seconds", "")],
         rings: &[("heddle_test_ring", "worker=0")],
         ring_events: 64,
+        ..Layout::default()
     };
     let page = Page::create(&layout).unwrap();
     let (rounds, waits, ring) = (page.counter(0), page.histogram(0), page.ring(0));

@@ -269,6 +269,19 @@ impl<W: Write> Trace<W> {
         self.sources[source.0].event(&mut self.out, &mut self.tracks, event)
     }
 
+    /// Adds a mark of a task, under its name, to the task's own track. Those of one task come in the order of their
+    /// times.
+    ///
+    /// # Errors
+    /// As [`Trace::new`].
+    ///
+    /// # Panics
+    /// If `source` is of another trace.
+    pub fn mark(&mut self, source: SourceId, event: &Event, name: &str) -> io::Result<()> {
+        self.summary.events += 1;
+        self.sources[source.0].mark(&mut self.out, &mut self.tracks, event, name)
+    }
+
     /// Sets a counter of a source to a value.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use heddle_core::{CpuId, Event, EventKind, Layer};
+use heddle_core::{CpuId, Event, EventKind, Layer, MarkPhase};
 
 use super::Clocks;
 use super::out::{Packets, Sequence};
@@ -25,6 +25,8 @@ enum Row {
     Executor(Layer, u32, u16),
     /// Requests that have no executor yet.
     Arrivals(Layer),
+    /// Marks of a task.
+    Task(Layer, u32),
     Counter(String),
 }
 
@@ -39,6 +41,7 @@ impl Row {
             Row::Worker(_, n) => format!("CPU {n}"),
             Row::Executor(layer, n, _) => format!("{layer}: executor {n}"),
             Row::Arrivals(layer) => format!("{layer}: arrivals"),
+            Row::Task(_, n) => format!("task {n}: marks"),
             Row::Counter(name) => name.clone(),
         }
     }
@@ -53,6 +56,8 @@ pub struct Tracks {
     rows: BTreeMap<Row, u64>,
     /// The task that each worker runs.
     running: BTreeMap<(Layer, u16), u32>,
+    /// What each task has begun and not ended, by its marks.
+    spans: BTreeMap<(Layer, u32), u32>,
     /// Tasks that were queued and not started, since the last hole.
     waiting: i64,
     requests: Requests,
@@ -70,6 +75,7 @@ impl Tracks {
             sequence: Sequence::new(FIRST + index as u32, clocks),
             rows: BTreeMap::new(),
             running: BTreeMap::new(),
+            spans: BTreeMap::new(),
             waiting: 0,
             requests: Requests::default(),
             ignored: 0,
@@ -87,7 +93,8 @@ impl Tracks {
             EventKind::New | EventKind::Wakeup => pen.queued(),
             EventKind::Start => pen.start(),
             EventKind::Preempted | EventKind::Yield => pen.leave().and_then(|()| pen.queued()),
-            EventKind::Block | EventKind::Exit => pen.leave(),
+            EventKind::Block => pen.leave(),
+            EventKind::Exit => pen.leave().and_then(|()| pen.end_spans(event.who)),
             EventKind::Arrive => pen.moment(Row::Arrivals(event.layer), true),
             EventKind::Assign => {
                 let place = Placement { executor: (event.layer, event.who), track: 0 };
@@ -98,6 +105,16 @@ impl Tracks {
             EventKind::Lost => pen.lost(),
             _ => pen.moment(Row::Worker(event.layer, event.cpu.0), false),
         }
+    }
+
+    pub fn mark<W: Write>(
+        &mut self,
+        out: &mut Packets<W>,
+        tracks: &mut u64,
+        event: &Event,
+        name: &str,
+    ) -> io::Result<()> {
+        Pen { of: self, out, tracks, event }.mark(name)
     }
 
     pub fn counter<W: Write>(
@@ -223,6 +240,42 @@ impl<W: Write> Pen<'_, W> {
         self.write(Row::Worker(layer, cpu), None, event_type::END, TrackEvent::default())
     }
 
+    fn mark(&mut self, name: &str) -> io::Result<()> {
+        let Event { layer, who, arg, .. } = *self.event;
+        let row = Row::Task(layer, who);
+        let open = self.of.spans.get(&(layer, who)).copied().unwrap_or(0);
+        let phase = u8::try_from(arg).ok().and_then(MarkPhase::of);
+        match phase.unwrap_or(MarkPhase::Moment) {
+            MarkPhase::Moment => {
+                self.write(row, Some(name), event_type::INSTANT, TrackEvent::default())
+            }
+            MarkPhase::Begin => {
+                if self.of.spans.len() < ROWS || open > 0 {
+                    self.of.spans.insert((layer, who), open.saturating_add(1));
+                }
+                self.write(row, Some(name), event_type::BEGIN, TrackEvent::default())
+            }
+            // It began before the recording, or before a hole.
+            MarkPhase::End if open == 0 => {
+                self.of.ignored += 1;
+                Ok(())
+            }
+            MarkPhase::End => {
+                self.of.spans.insert((layer, who), open - 1);
+                self.write(row, None, event_type::END, TrackEvent::default())
+            }
+        }
+    }
+
+    /// Ends what a task has begun.
+    fn end_spans(&mut self, task: u32) -> io::Result<()> {
+        let layer = self.event.layer;
+        let open = self.of.spans.remove(&(layer, task)).unwrap_or(0);
+        let end =
+            |_| self.write(Row::Task(layer, task), None, event_type::END, TrackEvent::default());
+        (0..open).try_for_each(end)
+    }
+
     fn take(&mut self) -> io::Result<()> {
         let Event { layer, who, request, .. } = *self.event;
         // A connection's next request, if the answer was not seen.
@@ -261,6 +314,10 @@ impl<W: Write> Pen<'_, W> {
             self.of.running.remove(worker);
             self.end(*worker)?;
         }
+        // A task's marks may be in any ring.
+        let tasks: Vec<_> =
+            self.of.spans.keys().filter(|of| of.0 == layer).map(|of| of.1).collect();
+        tasks.into_iter().try_for_each(|task| self.end_spans(task))?;
         let name = match arg {
             0 => "events are missing".into(),
             n => format!("{n} events are missing"),

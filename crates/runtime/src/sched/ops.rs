@@ -10,12 +10,15 @@ use crate::pool::{self, CARRIER_CLASS};
 use crate::slab;
 use crate::take_over;
 use crate::task::{
-    Entity, EntityRef, HeaderRef, Liveness, Next, PollEnd, Run, Scheduler, Task, TaskRef, Upkeep,
+    Entity, EntityRef, HeaderRef, Liveness, Mark, Next, PollEnd, Run, Scheduler, Task, TaskRef,
+    Upkeep,
 };
 use crate::timers::Timer;
 use crate::worker::{After, Worker};
 use heddle_arch::PreemptCount;
-use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, Resched, Rng, TaskAttrs};
+use heddle_core::{
+    CpuId, Enqueue, Event, EventKind, Layer, Model, Ns, Policy, Resched, Rng, TaskAttrs,
+};
 use heddle_sys::thread::Blocked;
 use std::any::Any;
 use std::io;
@@ -195,6 +198,25 @@ impl<P: Policy> Scheduler for Shared<P> {
     fn give_cpu_away(&'static self, task: &'static Task, call: Blocked) -> bool {
         // SAFETY: the caller is a task with preemption off.
         take_over::from_interrupted(self, task, unsafe { Worker::current() }, call)
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.domains.first().is_some_and(|domain| domain.ring.is_on())
+    }
+
+    fn record_mark(&self, task: &Task, mark: Mark, name: &str) {
+        self.core.telemetry.name_mark(mark.name, name);
+        // SAFETY: the caller is a task with preemption off.
+        let cpu = unsafe { Worker::current() }.cpu();
+        let at = CpuId(cpu as u16);
+        let event = Event::task(Ns::ZERO, at, task.id().0, EventKind::Mark).of(Layer::Runtime);
+        let event =
+            Event { by: mark.name, request: mark.of, arg: u32::from(mark.phase as u8), ..event };
+        // Each ring is written under its queue's lock, also where the worker has lost its CPU.
+        let domain = self.domain_of(cpu);
+        domain.lock();
+        domain.ring.record(|| event);
+        domain.unlock();
     }
 
     fn exit(&'static self, task: &'static Task) -> Next {

@@ -11,7 +11,7 @@ mod scheduler;
 
 pub(crate) use entity::{Entity, EntityRef, NO_ID};
 pub(crate) use future::{Header, HeaderRef, Vtable};
-pub(crate) use scheduler::{Next, PollEnd, Scheduler};
+pub(crate) use scheduler::{Mark, Next, PollEnd, Scheduler};
 
 use crate::cpu_time::CpuTime;
 use heddle_core::TaskId;

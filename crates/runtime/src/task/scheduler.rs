@@ -3,7 +3,7 @@
 use super::{EntityRef, HeaderRef, Liveness, Task, TaskRef};
 use crate::liveness::Owned;
 use crate::timers::Timer;
-use heddle_core::TaskAttrs;
+use heddle_core::{MarkPhase, TaskAttrs};
 use heddle_sys::thread::Blocked;
 use std::any::Any;
 use std::io;
@@ -16,6 +16,16 @@ pub(crate) struct Next {
     /// Never zero, so that an `Option<Next>` is returned in two registers.
     pub(crate) sp: NonZeroUsize,
     pub(crate) fs: usize,
+}
+
+/// A mark of a task in recordings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// The number of its name.
+    pub(crate) name: u32,
+    pub(crate) phase: MarkPhase,
+    /// The number of what it belongs to; 0 if there is none.
+    pub(crate) of: u64,
 }
 
 /// How a poll ended.
@@ -84,6 +94,10 @@ pub(crate) trait Scheduler: Owned {
     /// The calling task slept in the kernel, in `call`, when it was interrupted: gives its CPU away if others wait for
     /// it and a spare worker is there. Returns whether the CPU is gone, or will be.
     fn give_cpu_away(&'static self, task: &'static Task, call: Blocked) -> bool;
+    /// Returns whether a reader wants events.
+    fn is_recorded(&self) -> bool;
+    /// Records a mark of the calling task if a reader wants events. `name` is that of its number.
+    fn record_mark(&self, task: &Task, mark: Mark, name: &str);
     /// Ends the calling task; the next context notifies its joiner.
     fn exit(&'static self, task: &'static Task) -> Next;
     /// Wakes the joiner that left `word` with a task that has ended.

@@ -168,10 +168,10 @@ impl Recording {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
         // What came while the others were read.
-        match &mut self.kernel {
-            Some(kernel) => kernel.finish(&mut self.trace),
-            None => Ok(()),
+        if let Some(kernel) = &mut self.kernel {
+            kernel.finish(&mut self.trace)?;
         }
+        self.pages.finish(&mut self.trace)
     }
 
     fn read(&mut self) -> io::Result<()> {

@@ -1,10 +1,12 @@
 //! The rings of Heddle runtimes.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
 use heddle_core::{CpuId, Event, EventKind, Layer, Ns};
 use heddle_export::perfetto::{ANY, Source, SourceId};
+use heddle_sys::clock;
 use heddle_telemetry::Reader;
 
 use super::Output;
@@ -21,6 +23,10 @@ struct Recorded {
     source: Option<SourceId>,
     /// The layer and time of the last event of each ring: where a hole is shown.
     last: Vec<(Layer, Ns)>,
+    /// Events that came after the beginning of the last reading: of other rings, earlier ones may be missing.
+    later: Vec<Event>,
+    /// The names of marks, as far as they are known.
+    names: HashMap<u32, String>,
 }
 
 /// The pages whose rings are read.
@@ -46,8 +52,7 @@ impl PageEvents {
         if pids.is_empty() {
             readers = heddle_telemetry::scan();
         }
-        let recorded = |reader| Recorded { reader, source: None, last: Vec::new() };
-        let pages = readers.into_iter().map(recorded).collect();
+        let pages = readers.into_iter().map(Recorded::new).collect();
         (PageEvents { pages, asked: Instant::now() }, without)
     }
 
@@ -83,19 +88,45 @@ impl PageEvents {
         self.pages.iter().filter_map(|page| page.reader.record(ASKED).err()).collect()
     }
 
-    /// Writes the events that came.
+    /// Writes the events that are complete.
     pub fn read(&mut self, trace: &mut Output) -> io::Result<()> {
         if self.asked.elapsed() >= RENEWED {
             // What fails now failed at the beginning, too.
             self.ask();
         }
-        self.pages.iter_mut().try_for_each(|page| page.read(trace))
+        let until = clock::now();
+        self.pages.iter_mut().try_for_each(|page| page.read(trace, until))
+    }
+
+    /// Writes all events.
+    pub fn finish(&mut self, trace: &mut Output) -> io::Result<()> {
+        self.pages.iter_mut().try_for_each(|page| page.read(trace, Ns::MAX))
     }
 }
 
 impl Recorded {
-    fn read(&mut self, trace: &mut Output) -> io::Result<()> {
+    fn new(reader: Reader) -> Recorded {
+        let (source, last, later) = (None, Vec::new(), Vec::new());
+        Recorded { reader, source, last, later, names: HashMap::new() }
+    }
+
+    /// Writes the events up to `until`, in the order of time over all rings: a task begins on one worker and goes on
+    /// on another.
+    fn read(&mut self, trace: &mut Output, until: Ns) -> io::Result<()> {
         let Some(source) = self.source else { return Ok(()) };
+        let mut events = std::mem::take(&mut self.later);
+        self.take(&mut events);
+        events.sort_by_key(|event| event.at);
+        let complete = events.partition_point(|event| event.at <= until);
+        self.later = events.split_off(complete);
+        events.iter().try_for_each(|event| match self.name(event) {
+            Some(name) => trace.mark(source, event, name),
+            None => trace.event(source, event),
+        })
+    }
+
+    /// Takes the events of all rings, with holes where some are missing.
+    fn take(&mut self, events: &mut Vec<Event>) {
         let rings = self.reader.rings();
         let count = rings.len();
         for ring in rings {
@@ -112,13 +143,23 @@ impl Recorded {
                 let cpu = if count == 1 { ANY } else { own() };
                 let hole = Event::task(time, cpu, 0, EventKind::Lost).of(layer);
                 let arg = u32::try_from(batch.lost).unwrap_or(u32::MAX);
-                trace.event(source, &Event { arg, ..hole })?;
+                events.push(Event { arg, ..hole });
             }
-            for event in &batch.events {
-                trace.event(source, event)?;
-                self.last[at] = (event.layer, event.at);
+            if let Some(last) = batch.events.last() {
+                self.last[at] = (last.layer, last.at);
             }
+            events.extend(batch.events);
         }
-        Ok(())
+    }
+
+    /// Returns the name of a mark; `None` for other events, and marks without a name.
+    fn name(&mut self, event: &Event) -> Option<&str> {
+        if event.kind != EventKind::Mark {
+            return None;
+        }
+        if !self.names.contains_key(&event.by) {
+            self.names.insert(event.by, self.reader.mark_name(event.by)?);
+        }
+        self.names.get(&event.by).map(String::as_str)
     }
 }
