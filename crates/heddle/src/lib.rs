@@ -182,6 +182,9 @@ pub mod task {
 #[cfg(feature = "hyper")]
 pub use heddle_rt::hyper;
 
+#[cfg(feature = "tracing")]
+pub mod tracing;
+
 /// Sleeping, time limits and regular intervals.
 pub mod time {
     pub use heddle_rt::{
