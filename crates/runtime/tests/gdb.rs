@@ -1,5 +1,5 @@
 //! What gdb sees of programs with a runtime: probes are hit where their names say, with the arguments that
-//! `docs/observe.md` lists.
+//! `docs/observe.md` lists, and `scripts/gdb/heddle.py` shows tasks that wait.
 #![cfg(not(virtual_time))]
 #![allow(missing_docs)]
 
@@ -7,8 +7,9 @@ mod common;
 
 use common::{is_child, runtime, spin_until};
 use heddle_core::Ns;
+use heddle_rt::sync::Semaphore;
 use heddle_rt::{Builder, RuntimeBuilder, spawn, yield_now};
-use heddle_test_support::find_program;
+use heddle_test_support::{find_program, workspace_root};
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::process::Command;
@@ -121,4 +122,46 @@ fn a_stack_overflow_is_a_probe() {
     }
     let Some([_task, address, size]) = arguments(test, "stack_overflow") else { return };
     assert!(address != 0 && size == 64 << 10, "{address:#x} {size}");
+}
+
+/// Where gdb stops.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn heddle_test_stop() {
+    black_box(());
+}
+
+#[inline(never)]
+fn waits_for_a_permit(permits: &Semaphore) {
+    let _permit = permits.acquire();
+    black_box(permits);
+}
+
+#[test]
+fn tasks_that_wait_are_listed_with_their_frames() {
+    const TASKS: usize = 5;
+    let test = "tasks_that_wait_are_listed_with_their_frames";
+    if is_child(test) {
+        return runtime("fifo").run(|| {
+            let permits = Arc::new(Semaphore::new(0));
+            for number in 0..TASKS {
+                let permits = permits.clone();
+                let task = Builder::new().name(format!("waiter-{number}"));
+                task.spawn(move || waits_for_a_permit(&permits)).unwrap();
+            }
+            // With one worker, each has run until it waits.
+            yield_now();
+            heddle_test_stop();
+        });
+    }
+    let source = format!("source {}", workspace_root().join("scripts/gdb/heddle.py").display());
+    let commands = [&source, "heddle tasks", "heddle bt all"];
+    let Some(text) = gdb(test, "break heddle_test_stop", &commands) else { return };
+    let lines = |parts: &[&str]| {
+        text.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count()
+    };
+    // Once in the list, and once before the frames.
+    assert_eq!(lines(&["waiter-", "waiting"]), 2 * TASKS, "{text}");
+    assert_eq!(lines(&["#", "waits_for_a_permit"]), TASKS, "{text}");
+    assert_eq!(lines(&["running on worker 0 (LWP "]), 2, "{text}");
 }
