@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::reader::Reader;
 
-/// Returns the pages of the process `pid`: one for each runtime that it has, or none.
+/// Returns the pages of the process `pid`: one for each runtime, event queue and agent that it has, or none.
 ///
 /// # Errors
 /// The process does not exist, or is another user's; or its only page cannot be read, and why.

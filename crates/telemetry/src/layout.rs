@@ -61,9 +61,8 @@ pub(crate) struct Header {
     pub rings: AtomicU32,
     pub ring_events: AtomicU32,
     pub strings: AtomicU32,
-    /// Where the labels of the page are: offset in the strings, and length.
-    pub labels: AtomicU32,
-    pub labels_len: AtomicU32,
+    /// Where the labels of the page are ([`place`]): one number, because they may change.
+    pub labels: AtomicU64,
     /// The last number of the shape; 0 in pages of earlier versions.
     pub marks: AtomicU32,
     padding: AtomicU32,
@@ -74,6 +73,15 @@ pub(crate) struct Header {
 }
 
 const _: () = assert!(size_of::<Header>() == 256 && offset_of!(Header, until) == 128);
+
+/// The bytes that labels which replace the page's own may have. There is room for two: the present ones stay while the
+/// next are written.
+pub(crate) const LABELS: usize = 256;
+
+/// Returns a place in the strings as one number.
+pub(crate) fn place((at, len): (u32, u32)) -> u64 {
+    u64::from(at) | u64::from(len) << 32
+}
 
 /// The names of a counter, a histogram or a ring.
 #[repr(C)]

@@ -41,6 +41,8 @@ mod clock;
 #[cfg(not(loom))]
 mod counter;
 #[cfg(not(loom))]
+mod counters;
+#[cfg(not(loom))]
 mod find;
 #[cfg(not(loom))]
 mod layout;
@@ -57,10 +59,12 @@ mod ring;
 #[cfg(not(loom))]
 pub use counter::Counter;
 #[cfg(not(loom))]
+pub use counters::Counters;
+#[cfg(not(loom))]
 pub use find::{find, scan};
 #[cfg(not(loom))]
 pub use layout::Layout;
 #[cfg(not(loom))]
-pub use page::{Page, RingWriter};
+pub use page::{Page, RingWriter, is_wanted};
 #[cfg(not(loom))]
 pub use reader::{Batch, Cursor, Metric, Reader};

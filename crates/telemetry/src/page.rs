@@ -10,11 +10,13 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::clock::{Anchor, Clock, deadline};
 use crate::counter::Counter;
-use crate::layout::{Entry, Head, Header, Layout, MAGIC, Offsets, Shape, Strings, VERSION};
+use crate::layout::{
+    Entry, Head, Header, LABELS, Layout, MAGIC, Offsets, Shape, Strings, VERSION, place,
+};
 use crate::memory::Memory;
 use crate::reader::{Batch, Cursor};
 use crate::ring::{self, Slot};
@@ -61,12 +63,21 @@ fn high_number() -> i32 {
     getrlimit(Resource::Nofile).current.map_or(HIGH, |limit| HIGH.min(limit / 4 * 3)) as i32
 }
 
+/// Returns whether this process is to show pages: unless `HEDDLE_TELEMETRY` is `off`.
+#[must_use]
+pub fn is_wanted() -> bool {
+    std::env::var_os("HEDDLE_TELEMETRY").is_none_or(|value| value != "off")
+}
+
 /// A page of this process. Other processes find it until it is dropped; see the crate.
 #[derive(Debug)]
 pub struct Page {
     memory: Memory,
     clock: Clock,
     file: Option<File>,
+    /// Where in the strings there is room for labels that change, and how often they have.
+    room: usize,
+    changes: AtomicUsize,
 }
 
 impl Page {
@@ -97,9 +108,11 @@ impl Page {
         let labels = strings.add(layout.labels);
         let names: Vec<_> =
             layout.names().map(|name| (strings.add(name.0), strings.add(name.1))).collect();
-        let (shape, at) = layout.shape(strings.bytes.len())?;
+        let room = strings.bytes.len();
+        let (shape, at) = layout.shape(room + 2 * LABELS)?;
         let (memory, file) = make(shape, at)?;
-        let page = Page { memory, clock: Clock::of_machine(), file };
+        let (clock, changes) = (Clock::of_machine(), AtomicUsize::new(0));
+        let page = Page { memory, clock, file, room, changes };
         let bytes = page.memory.strings().iter().zip(strings.bytes);
         bytes.for_each(|(to, byte)| to.store(byte, Ordering::Relaxed));
         page.memory.entries().iter().zip(names).for_each(|(entry, names)| entry.write(names));
@@ -111,6 +124,19 @@ impl Page {
     #[must_use]
     pub fn is_public(&self) -> bool {
         self.file.is_some()
+    }
+
+    /// Replaces the labels of everything here: for what seldom changes, such as a policy. Of more than 256 bytes the
+    /// rest is left out. One thread at a time calls it. A reader sees the old labels or the new ones, unless they
+    /// change twice while it reads.
+    pub fn set_labels(&self, labels: &str) {
+        let fits = (0..=LABELS.min(labels.len())).rev().find(|&len| labels.is_char_boundary(len));
+        let labels = &labels[..fits.unwrap_or(0)];
+        let at = self.room + self.changes.fetch_add(1, Ordering::Relaxed) % 2 * LABELS;
+        let bytes = self.memory.strings()[at..].iter().zip(labels.bytes());
+        bytes.for_each(|(to, byte)| to.store(byte, Ordering::Relaxed));
+        let place = place((at as u32, labels.len() as u32));
+        self.memory.header().labels.store(place, Ordering::Release);
     }
 
     /// Returns a counter by its index in the layout. From then on readers see it.
@@ -196,7 +222,7 @@ impl Page {
 }
 
 impl Header {
-    fn write(&self, shape: Shape, (labels, labels_len): (u32, u32), clock: Clock) {
+    fn write(&self, shape: Shape, labels: (u32, u32), clock: Clock) {
         let anchor = Anchor::now();
         let numbers = [
             (&self.version, VERSION),
@@ -208,10 +234,9 @@ impl Header {
             (&self.ring_events, shape.ring_events),
             (&self.strings, shape.strings),
             (&self.marks, shape.marks),
-            (&self.labels, labels),
-            (&self.labels_len, labels_len),
         ];
         numbers.into_iter().for_each(|(to, number)| to.store(number, Ordering::Relaxed));
+        self.labels.store(place(labels), Ordering::Relaxed);
         self.ns.store(anchor.ns, Ordering::Relaxed);
         self.ticks.store(anchor.ticks, Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
@@ -277,6 +302,7 @@ impl RingWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reader::Reader;
     use heddle_core::{CpuId, EventKind};
     use std::os::fd::{AsRawFd as _, FromRawFd as _};
 
@@ -318,6 +344,22 @@ mod tests {
         let reader = found.iter().find(|reader| reader.labels() == "layer=names").unwrap();
         let names = [0, 1, 9].map(|number| reader.mark_name(number));
         assert_eq!(names, [None, Some("parse\\u{1b}".to_owned()), None]);
+    }
+
+    #[test]
+    fn labels_change_and_the_rest_of_long_ones_is_left_out() {
+        let page = Page::create(&Layout { labels: "policy=first", ..LAYOUT }).unwrap();
+        let file = page.file.as_ref().unwrap().fd.try_clone().unwrap();
+        let reader = Reader::open(file, None).unwrap();
+        assert_eq!(reader.labels(), "policy=first");
+        for labels in ["policy=second", "", "policy=third"] {
+            page.set_labels(labels);
+            assert_eq!(reader.labels(), labels);
+        }
+        page.set_labels(&format!("{}é", "x".repeat(LABELS - 1)));
+        assert_eq!(reader.labels(), "x".repeat(LABELS - 1), "no half of a letter");
+        page.counter(0).add(1);
+        assert_eq!(reader.counters()[0].name, "a_total", "names are where they were");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use rustix::fs::{FallocateFlags, SealFlags, fallocate, fcntl_get_seals, fstat};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::clock::{Anchor, Clock, deadline};
 use crate::layout::{Entry, Header, MAGIC, Shape, VERSION};
@@ -150,8 +150,15 @@ impl Reader {
     /// Returns the labels of everything here, escaped as those of a [`Metric`].
     #[must_use]
     pub fn labels(&self) -> String {
-        let header = self.memory.header();
-        self.text(&header.labels, &header.labels_len)
+        // Their bytes were written before.
+        let place = self.memory.header().labels.load(Ordering::Acquire);
+        self.text(place as u32, (place >> 32) as u32)
+    }
+
+    /// Returns whether the page has rings of events, in use or not.
+    #[must_use]
+    pub fn has_rings(&self) -> bool {
+        self.memory.shape().rings > 0
     }
 
     /// Returns the counters that the process uses.
@@ -211,19 +218,21 @@ impl Reader {
         let entries = self.memory.entries()[first..].iter();
         let shown =
             entries.zip(values).filter(|(entry, _)| entry.shown.load(Ordering::Relaxed) != 0);
-        let metric = |(entry, value): (&Entry, F)| Metric {
-            name: self.text(&entry.name, &entry.name_len),
-            labels: self.text(&entry.labels, &entry.labels_len),
-            value: value(),
+        let metric = |(entry, value): (&Entry, F)| {
+            let [name, name_len, labels, labels_len] =
+                [&entry.name, &entry.name_len, &entry.labels, &entry.labels_len]
+                    .map(|number| number.load(Ordering::Relaxed));
+            let (name, labels) = (self.text(name, name_len), self.text(labels, labels_len));
+            Metric { name, labels, value: value() }
         };
         shown.map(metric).collect()
     }
 
     /// Returns a text of the page, escaped; empty if it does not lie within the strings. Longer ones than any name are
     /// cut.
-    fn text(&self, at: &AtomicU32, len: &AtomicU32) -> String {
+    fn text(&self, at: u32, len: u32) -> String {
         const LONGEST: usize = 1024;
-        let (at, len) = (at.load(Ordering::Relaxed) as usize, len.load(Ordering::Relaxed) as usize);
+        let (at, len) = (at as usize, len as usize);
         let bytes = self.memory.strings().get(at..).and_then(|rest| rest.get(..len.min(LONGEST)));
         let bytes = bytes.unwrap_or_default().iter().map(|byte| byte.load(Ordering::Relaxed));
         escape(&bytes.collect::<Vec<u8>>())
