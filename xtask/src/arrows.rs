@@ -57,7 +57,10 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-probes", &[]),
     ("heddle-rt", &[FOUNDATIONS]),
     ("heddle-posix", &[&["heddle-rt", "heddle-arch", "heddle-core", "heddle-sync", "heddle-sys"]]),
-    ("heddle-events", &[&["heddle-core", "heddle-policies", "heddle-sync", "heddle-sys"]]),
+    (
+        "heddle-events",
+        &[&["heddle-core", "heddle-policies", "heddle-sync", "heddle-sys", "heddle-telemetry"]],
+    ),
     ("heddle-steer", &[&["heddle-netns"], FOUNDATIONS]),
     ("heddle-agent", &[FOUNDATIONS]),
     ("heddle-sim", &[&["heddle-core", "heddle-policies", "heddle-metrics"]]),

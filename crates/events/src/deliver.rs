@@ -2,10 +2,10 @@
 
 use crate::ids::EventId;
 use crate::inner::Inner;
-use crate::port::add;
 use crate::schedule::{Caller, Entry, Quota};
 use crate::slot::{DOUBT, Slot, flag};
 use crate::state::TakeOutcome;
+use crate::telemetry::Count;
 use crate::worker_state::{Fired, WorkerState};
 use crate::workers::View;
 use heddle_core::{Enqueue, Ns};
@@ -85,7 +85,7 @@ impl WorkerState {
             }
         }
         if slot.has(flag::HIGH) {
-            add(&self.port.figures.high, 1);
+            self.port.figures.add(Count::High, 1);
         }
         self.push_fired(id, slot, ready);
     }

@@ -7,6 +7,7 @@ use crate::port::Port;
 use crate::schedule::{self, Caller, Entry, Schedule};
 use crate::slot::{NewEvent, Slot, Table, flag};
 use crate::state::{Next, TakeOutcome};
+use crate::telemetry::Telemetry;
 use crate::workers::{View, WorkerSet};
 use heddle_core::{CpuId, CpuInfo, CpuSet, Enqueue, Rng};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -21,8 +22,8 @@ pub(crate) struct Dispatcher {
     pub epoch: AtomicU64,
     policy: Mutex<String>,
     ports: AtomicU32,
-    /// How many pinned events happened after their thread had left.
-    pub undelivered: AtomicU64,
+    /// What is counted. Lost are pinned events that happened after their thread had left.
+    pub telemetry: Telemetry,
     seed: AtomicU64,
 }
 
@@ -33,17 +34,19 @@ pub(crate) struct Regrouped {
 }
 
 impl Dispatcher {
-    pub fn new(capacity: usize, policy: String) -> Result<Dispatcher, EventError> {
+    /// Makes a queue without workers, whose counters other processes see if `seen`.
+    pub fn new(capacity: usize, policy: String, seen: bool) -> Result<Dispatcher, EventError> {
         let table = Table::new(capacity);
         let schedule = make(&policy, table.capacity(), 0)?;
         let workers = WorkerSet::new(0, Vec::new(), Vec::new(), schedule);
+        let telemetry = Telemetry::new(&policy, seen);
         Ok(Dispatcher {
             table,
             workers: Mutex::new(Arc::new(workers)),
             epoch: AtomicU64::new(0),
             policy: Mutex::new(policy),
             ports: AtomicU32::new(0),
-            undelivered: AtomicU64::new(0),
+            telemetry: telemetry.map_err(system("reserve memory for counters"))?,
             seed: AtomicU64::new(0),
         })
     }
@@ -65,7 +68,8 @@ impl Dispatcher {
     /// Makes a port for the calling thread.
     pub fn open_port(&self) -> Result<Arc<Port>, EventError> {
         let number = self.ports.fetch_add(1, Relaxed);
-        Ok(Arc::new(Port::new(number).map_err(system("make an epoll instance"))?))
+        let counts = self.telemetry.worker().map_err(system("reserve memory for counters"))?;
+        Ok(Arc::new(Port::new(number, counts).map_err(system("make an epoll instance"))?))
     }
 
     /// Allocates a slot for `new` and introduces the event to the policy. `port` is its home, or [`NONE`].
@@ -108,6 +112,7 @@ impl Dispatcher {
             Some(text) => {
                 let schedule = make(text, self.table.capacity(), ports.len())?;
                 *self.policy.lock().unwrap() = text.to_owned();
+                self.telemetry.set_policy(text);
                 schedule
             }
         };
@@ -115,6 +120,7 @@ impl Dispatcher {
         *current = Arc::new(WorkerSet::new(old.epoch + 1, ports, infos, schedule));
         let new = Arc::clone(&current);
         self.epoch.store(new.epoch, Ordering::Release);
+        self.telemetry.set_workers(new.len());
         if policy.is_some() {
             self.init_all(&new);
         }
@@ -199,7 +205,7 @@ impl Dispatcher {
 
     /// Drops a pinned event that is marked queued: its thread has left, and no other may have it.
     pub fn drop_pinned(&self, event: u32) {
-        self.undelivered.fetch_add(1, Relaxed);
+        self.telemetry.lose();
         let slot = self.table.slot(event);
         let generation = slot.state.generation();
         slot.state.turn_off(generation);

@@ -7,10 +7,10 @@
 
 use crate::ids::{EventId, NONE, WatchKey};
 use crate::inner::Inner;
-use crate::port::add;
 use crate::schedule::{Caller, Entry};
 use crate::slot::{Moment, Slot, flag};
 use crate::state::Next;
+use crate::telemetry::Count;
 use crate::worker_state::{HarvestOutcome, WorkerState};
 use crate::workers::WorkerSet;
 use heddle_core::driver::TurnTime;
@@ -245,9 +245,9 @@ impl WorkerState {
         if self.workers.schedule.enqueue(&caller, index, &[entry], Enqueue::Wakeup).is_err() {
             return inner.dispatch.put(entry.event, self.port.number, Enqueue::Wakeup, &self.rng);
         }
-        add(&self.port.figures.forwarded, 1);
+        self.port.figures.add(Count::Forwarded, 1);
         self.waits[index].set(None);
-        add(&self.port.figures.rings, u64::from(self.workers.notify(index)));
+        self.port.figures.add(Count::Rings, u64::from(self.workers.notify(index)));
     }
 
     /// Puts what this worker keeps into its run queue.
@@ -279,7 +279,7 @@ impl WorkerState {
         }
         let others = if has_stolen { 0..workers.len() } else { self.index..self.index + 1 };
         if others.into_iter().any(|index| schedule.waiting(index) > 0) {
-            add(&self.port.figures.rings, u64::from(workers.wake_any()));
+            self.port.figures.add(Count::Rings, u64::from(workers.wake_any()));
         }
     }
 }
@@ -298,6 +298,7 @@ fn ask_origin(slot: &Slot) {
 mod tests {
     use super::*;
     use crate::port::Port;
+    use crate::telemetry::WorkerCounts;
     use crate::worker_state::Fate;
     use crate::{EventOptions, EventQueue, Interest, Worker};
     use heddle_sys::epoll::READ;
@@ -308,7 +309,8 @@ mod tests {
 
     #[test]
     fn busy_workers_are_assumed_to_have_as_many_events_and_idle_ones_none() {
-        let ports: Vec<_> = (0..3).map(|number| Arc::new(Port::new(number).unwrap())).collect();
+        let port = |number| Arc::new(Port::new(number, WorkerCounts::default()).unwrap());
+        let ports: Vec<_> = (0..3).map(port).collect();
         ports[0].figures.turn.set_average(Ns(1_000));
         let infos = vec![heddle_sys::topology::cpu_info(0); 3];
         let schedule = crate::schedule::make("hybrid", 8, 3).unwrap().unwrap();

@@ -47,10 +47,10 @@
 //!
 //! # Modules
 //!
-//! Each part knows only those above it: the state word, slots and ports; the policy's run queues (`schedule`)
-//! and the workers over them; the dispatcher, which puts events into run queues; the watches, which register
-//! descriptors in the workers' epolls; the sources of timers, signals, processes and files; `inner`, which
-//! holds these parts; the worker's wait loop; the public handles.
+//! Each part knows only those above it: the page of counters (`telemetry`); the state word, slots and ports;
+//! the policy's run queues (`schedule`) and the workers over them; the dispatcher, which puts events into run
+//! queues; the watches, which register descriptors in the workers' epolls; the sources of timers, signals,
+//! processes and files; `inner`, which holds these parts; the worker's wait loop; the public handles.
 
 // Under loom only the protocols are compiled: the state word and the run queues.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
@@ -111,6 +111,8 @@ mod state;
 mod state_tests;
 #[cfg(not(loom))]
 mod stats;
+#[cfg(not(loom))]
+mod telemetry;
 #[cfg(not(loom))]
 mod visit;
 #[cfg(not(loom))]

@@ -1,5 +1,6 @@
 //! What other threads reach of a worker: its epoll, bell, pinned events and counters.
 
+use crate::telemetry::{Count, WorkerCounts};
 use crate::window::WINDOW;
 use heddle_core::Ns;
 use heddle_core::driver::TurnTime;
@@ -33,38 +34,31 @@ struct Pinned {
     normal: VecDeque<u32>,
 }
 
-/// A worker's counters. Times are in nanoseconds.
-#[derive(Debug, Default)]
+/// A worker's counters, and its turns. Times are in nanoseconds.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Default))]
 #[repr(align(128))]
 pub(crate) struct Figures {
     /// The events that the worker was given last; no turn while it waits.
     pub turn: TurnTime,
     /// How many turns this one stands for if not all are timed.
     weight: AtomicU64,
-    pub busy: AtomicU64,
     /// When the worker parked; 0 if it is not parked, or is the only worker.
     pub parked_at: AtomicU64,
     /// How long it was parked in its last window ([`crate::window`]), in thousandths.
     pub idle: AtomicU32,
-    pub events: AtomicU64,
-    pub waits: AtomicU64,
-    pub parks: AtomicU64,
-    pub steals: AtomicU64,
-    pub stolen: AtomicU64,
-    pub high: AtomicU64,
-    pub forwarded: AtomicU64,
-    pub rings: AtomicU64,
+    pub counts: WorkerCounts,
 }
 
 impl Port {
-    pub fn new(number: u32) -> io::Result<Port> {
+    pub fn new(number: u32, counts: WorkerCounts) -> io::Result<Port> {
         Ok(Port {
             number,
             epoll: Epoll::new()?,
             pinned: Mutex::default(),
             pins: AtomicUsize::new(0),
             kept_edges: AtomicUsize::new(0),
-            figures: Figures::default(),
+            figures: Figures::new(counts),
             gone: AtomicBool::new(false),
             visited: AtomicBool::new(false),
         })
@@ -105,12 +99,23 @@ impl Port {
     }
 }
 
-/// Adds to a counter that only one thread writes. Cheaper than an atomic addition.
-pub(crate) fn add(figure: &AtomicU64, what: u64) {
-    figure.store(figure.load(Relaxed).wrapping_add(what), Relaxed);
-}
-
 impl Figures {
+    fn new(counts: WorkerCounts) -> Figures {
+        Figures {
+            turn: TurnTime::default(),
+            weight: AtomicU64::new(0),
+            parked_at: AtomicU64::new(0),
+            idle: AtomicU32::new(0),
+            counts,
+        }
+    }
+
+    /// Adds to a counter. For the worker's thread.
+    #[inline]
+    pub fn add(&self, what: Count, n: u64) {
+        self.counts.add(what, n);
+    }
+
     /// Whether the current turn is timed.
     pub fn is_timed(&self) -> bool {
         self.turn.since().is_some()
@@ -118,7 +123,7 @@ impl Figures {
 
     /// Ends the turn: the worker came back at `now`.
     pub fn end_turn(&self, now: Ns) {
-        self.busy.store(self.busy(now).0, Relaxed);
+        self.add(Count::Busy, self.turn_so_far(now).0);
         self.turn.end(now);
     }
 
@@ -130,9 +135,14 @@ impl Figures {
 
     /// Returns how long the worker has handled events, including the current ones.
     pub fn busy(&self, now: Ns) -> Ns {
+        self.counts.busy() + self.turn_so_far(now)
+    }
+
+    /// Returns how long the current turn, and those that it stands for, have taken.
+    fn turn_so_far(&self, now: Ns) -> Ns {
         let since = self.turn.since().filter(|_| self.turn.tasks() > 0);
         let turn = since.map_or(0, |since| now.0.saturating_sub(since.0));
-        Ns(self.busy.load(Relaxed) + turn * self.weight.load(Relaxed))
+        Ns(turn * self.weight.load(Relaxed))
     }
 
     /// Returns what part of its time the worker was recently parked, in thousandths: its own measure, unless
@@ -161,7 +171,7 @@ mod tests {
         figures.begin_turn(Ns(400), 1, 16);
         figures.end_turn(Ns(600));
         assert_eq!(figures.turn.average(), Ns(105));
-        assert_eq!(figures.busy.load(Relaxed), 200 + 16 * 200);
+        assert_eq!(figures.busy(Ns(900)), Ns(200 + 16 * 200));
     }
 
     #[test]
@@ -179,7 +189,7 @@ mod tests {
 
     #[test]
     fn pinned_events_come_by_priority() {
-        let port = Port::new(0).unwrap();
+        let port = Port::new(0, WorkerCounts::default()).unwrap();
         port.pin(1, false);
         port.pin(2, true);
         port.pin(3, false);
@@ -192,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_departed_port_accepts_no_events() {
-        let port = Port::new(0).unwrap();
+        let port = Port::new(0, WorkerCounts::default()).unwrap();
         assert!(port.pin(1, false) && port.pin(2, true));
         assert_eq!(port.leave(), [2, 1]);
         assert!(!port.pin(3, true));

@@ -30,6 +30,7 @@ pub struct EventQueueBuilder {
     peers: Option<usize>,
     share: u32,
     frequency: u32,
+    telemetry: Option<bool>,
 }
 
 impl Default for EventQueueBuilder {
@@ -40,6 +41,7 @@ impl Default for EventQueueBuilder {
             peers: None,
             share: 100,
             frequency: 0,
+            telemetry: None,
         }
     }
 }
@@ -82,11 +84,20 @@ impl EventQueueBuilder {
         self
     }
 
+    /// Sets whether other processes of the user can read what the workers count (`heddle_telemetry`); they can
+    /// by default, unless `HEDDLE_TELEMETRY` is `off`. The queue has a file descriptor for that.
+    #[must_use]
+    pub fn telemetry(mut self, seen: bool) -> Self {
+        self.telemetry = Some(seen);
+        self
+    }
+
     /// Makes the queue.
     ///
     /// # Errors
     /// [`EventError::Policy`] for an unknown policy or a wrong parameter, [`EventError::Lacks`] for a policy
-    /// that preempts, [`EventError::Range`] for a number out of range.
+    /// that preempts, [`EventError::Range`] for a number out of range,
+    /// [`EventError::System`] if there is no memory.
     pub fn build(self) -> Result<EventQueue, EventError> {
         if !(1..=MOST).contains(&self.capacity) {
             return Err(EventError::Range {
@@ -96,8 +107,9 @@ impl EventQueueBuilder {
             });
         }
         check_share(self.share)?;
+        let seen = self.telemetry.unwrap_or_else(heddle_telemetry::is_wanted);
         let inner = Inner {
-            dispatch: Dispatcher::new(self.capacity, self.policy)?,
+            dispatch: Dispatcher::new(self.capacity, self.policy, seen)?,
             watches: Watches::new(self.peers),
             sources: Sources::default(),
             priority: Priority::new(self.share, self.frequency),
@@ -187,7 +199,7 @@ impl EventQueue {
     /// Returns how many events were dropped because they are pinned to a thread that has left.
     #[must_use]
     pub fn undelivered(&self) -> u64 {
-        self.0.dispatch.undelivered.load(Ordering::Relaxed)
+        self.0.dispatch.telemetry.lost()
     }
 
     /// Whether no events are registered.

@@ -4,10 +4,11 @@ use crate::EventQueue;
 use crate::inner::Inner;
 use crate::port::Port;
 use crate::slot::flag;
+use crate::telemetry::Count;
 use heddle_core::Ns;
 use heddle_sys::clock;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What a worker has done since it joined, and its current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Stats {
     /// With how many workers besides its home a descriptor is registered at present, if there are that many:
     /// 0 while no worker is idle.
     pub peers: usize,
+    /// Why other processes of the user do not see what the queue counts, if they do not.
+    pub unseen: Option<String>,
 }
 
 impl WorkerStats {
@@ -83,7 +86,7 @@ impl Stats {
             Some(before) => worker.since(before),
             None => *worker,
         };
-        Stats { workers: self.workers.iter().map(since).collect(), ..*self }
+        Stats { workers: self.workers.iter().map(since).collect(), ..self.clone() }
     }
 
     /// Returns how much less busy the least busy worker was than the busiest, in per cent of the busiest.
@@ -140,7 +143,7 @@ impl WorkerStats {
 
 impl EventQueue {
     /// Returns statistics. The numbers keep changing while they are read, so they need not agree to the last
-    /// event. Goes through all registrations: not meant forevery request.
+    /// event. Goes through all registrations: not meant for every request.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.0.stats()
@@ -166,23 +169,24 @@ impl Inner {
                 .filter(|id| is_lost(self.dispatch.table.slot(id.index)))
                 .count(),
             peers: self.watches.level(&workers) as usize,
+            unseen: self.dispatch.telemetry.unseen.clone(),
         }
     }
 }
 
 fn worker_stats(port: &Port, queued: usize, now: Ns) -> WorkerStats {
     let figures = &port.figures;
-    let of = |figure: &AtomicU64| figure.load(Relaxed);
+    let of = |what| figures.counts.get(what);
     WorkerStats {
         number: port.number,
-        events: of(&figures.events),
-        high: of(&figures.high),
-        waits: of(&figures.waits),
-        parks: of(&figures.parks),
-        steals: of(&figures.steals),
-        stolen: of(&figures.stolen),
-        forwarded: of(&figures.forwarded),
-        rings: of(&figures.rings),
+        events: of(Count::Events),
+        high: of(Count::High),
+        waits: of(Count::Waits),
+        parks: of(Count::Parks),
+        steals: of(Count::Steals),
+        stolen: of(Count::Stolen),
+        forwarded: of(Count::Forwarded),
+        rings: of(Count::Rings),
         busy: figures.busy(now),
         average: figures.turn.average(),
         expected_wait: figures.turn.wait(now, queued),

@@ -3,10 +3,11 @@
 use crate::EventError;
 use crate::ids::EventId;
 use crate::inner::Inner;
-use crate::port::{Port, add};
+use crate::port::Port;
 use crate::schedule::{Caller, Entry, Kind, Stolen};
 use crate::slot::Moment;
 use crate::spread::CHANGES;
+use crate::telemetry::Count;
 use crate::window::Window;
 use crate::workers::{View, WorkerSet};
 use heddle_core::{Ns, Rng};
@@ -202,8 +203,8 @@ impl WorkerState {
         self.turns = self.turns.wrapping_add(1);
         self.patience = PATIENCE;
         let figures = &self.port.figures;
-        add(&figures.events, n as u64);
-        add(&figures.waits, 1);
+        figures.add(Count::Events, n as u64);
+        figures.add(Count::Waits, 1);
         if self.workers.len() > 1 {
             // Without a system call in between, it is the same moment.
             let now = self.returned_at.filter(|_| !self.is_harvested).unwrap_or_else(clock::now);
@@ -248,7 +249,7 @@ impl WorkerState {
         }
         let left = until.map(time_left);
         let wait = [left, later, again].into_iter().flatten().min();
-        add(&self.port.figures.parks, 1);
+        self.port.figures.add(Count::Parks, 1);
         let found = self.park_measured(inner, wait);
         self.patience = (self.patience * 2).min(PATIENCE_MOST);
         self.workers.idle.unmark(self.index);
@@ -299,8 +300,8 @@ impl WorkerState {
         self.taken.clear();
         match self.workers.schedule.steal(&caller, &mut self.taken) {
             Stolen::Some(n) => {
-                add(&self.port.figures.steals, 1);
-                add(&self.port.figures.stolen, n as u64);
+                self.port.figures.add(Count::Steals, 1);
+                self.port.figures.add(Count::Stolen, n as u64);
                 self.deliver(inner, 1);
                 self.wake_another(true);
                 None

@@ -169,6 +169,7 @@ impl Host for View<'_> {
 mod tests {
     use super::*;
     use crate::schedule::{Caller, Entry, Quota, make};
+    use crate::telemetry::WorkerCounts;
     use heddle_core::{Enqueue, Rng};
     use proptest::prelude::*;
 
@@ -176,7 +177,7 @@ mod tests {
         /// Whatever numbers are left after workers have come and gone.
         #[test]
         fn a_port_is_found_at_its_index_only(numbers in proptest::collection::btree_set(0u32..1000, 0..60)) {
-            let port = |&number: &u32| Arc::new(Port::new(number).unwrap());
+            let port = |&number: &u32| Arc::new(Port::new(number, WorkerCounts::default()).unwrap());
             let ports: Vec<_> = numbers.iter().map(port).collect();
             let lookup = Lookup::new(&ports);
             for number in 0..1000 {
