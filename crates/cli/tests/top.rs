@@ -48,6 +48,36 @@ fn a_runtime_and_a_named_process_are_services() {
     assert_eq!(report["ran_meanwhile"].is_null(), says_why, "{report}");
 }
 
+/// Runs `heddle top --once --json`, and returns its report.
+fn report(arguments: &[&str]) -> serde_json::Value {
+    let output = top(&[&["--once", "--json", "--interval", "200ms"], arguments].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_process_has_a_row_for_each_of_its_pages() {
+    let page = |labels: &str, counters: &[(&str, &str)]| {
+        let layout = Layout { labels, counters, ..Layout::default() };
+        let page = Page::create(&layout).expect("a page");
+        page.counters(0..counters.len());
+        page
+    };
+    let _pages = [
+        page(
+            "layer=events,policy=hybrid",
+            &[("heddle_events_taken_total", "worker=3"), ("heddle_events_lost_total", "")],
+        ),
+    ];
+    let report = report(&[]);
+    let services = report["services"].as_array().unwrap();
+    let own = std::process::id();
+    let is_mine = |row: &&serde_json::Value| row["kind"] == "events" && row["processes"][0] == own;
+    let events = services.iter().find(is_mine).unwrap_or_else(|| panic!("{report}"));
+    assert_eq!((&events["policy"], &events["rate"]), (&"hybrid".into(), &0.0.into()));
+    assert_eq!((&events["lost"], &events["parts"][0]["name"]), (&0.into(), &"worker 3".into()));
+}
+
 #[test]
 fn names_of_programs_do_not_reach_the_terminal_as_they_are() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The pages of processes with a Heddle runtime.
+//! The pages of processes with a Heddle runtime or an event queue.
 
 use heddle_export::openmetrics::Metrics;
 use heddle_telemetry::Reader;
@@ -8,6 +8,8 @@ use super::service_name;
 /// A page that is read.
 pub struct Page {
     pub reader: Reader,
+    /// The layer that it names.
+    pub layer: String,
     pub service: String,
     identity: (u64, u64),
 }
@@ -16,6 +18,11 @@ impl Page {
     /// Its process, by this namespace's number.
     pub fn pid(&self) -> Option<u32> {
         self.reader.process().map(|process| process.pid)
+    }
+
+    /// Returns one of the labels of everything in it; empty if it has none of that name.
+    pub fn label(&self, key: &str) -> String {
+        label(&self.reader, key)
     }
 
     /// What tells it from all other pages.
@@ -56,7 +63,13 @@ impl Pages {
 }
 
 fn page(reader: Reader) -> Option<Page> {
-    let identity = reader.identity().ok()?;
+    let (identity, layer) = (reader.identity().ok()?, label(&reader, "layer"));
     let short = reader.process().map(heddle_sys::processes::Process::name).unwrap_or_default();
-    Some(Page { service: service_name(&short, ""), identity, reader })
+    Some(Page { layer, service: service_name(&short, ""), identity, reader })
+}
+
+fn label(reader: &Reader, key: &str) -> String {
+    let labels = reader.labels();
+    let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(name, _)| *name == key).map_or_else(String::new, |(_, value)| value.into())
 }

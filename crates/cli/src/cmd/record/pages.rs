@@ -36,11 +36,11 @@ pub struct PageEvents {
 }
 
 impl PageEvents {
-    /// Opens the pages of the processes, or of all if none is named; and says which cannot be read.
+    /// Opens the pages with rings of the processes, or of all if none is named; and says which cannot be read.
     pub fn open(pids: &[u32]) -> (PageEvents, Vec<String>) {
         let (mut readers, mut without) = (Vec::new(), Vec::new());
         for &pid in pids {
-            match heddle_telemetry::find(pid) {
+            match heddle_telemetry::find(pid).map(with_rings) {
                 Ok(found) if found.is_empty() => {
                     without
                         .push(format!("Process {pid} has no Heddle runtime that shows its tasks."));
@@ -50,7 +50,7 @@ impl PageEvents {
             }
         }
         if pids.is_empty() {
-            readers = heddle_telemetry::scan();
+            readers = with_rings(heddle_telemetry::scan());
         }
         let pages = readers.into_iter().map(Recorded::new).collect();
         (PageEvents { pages, asked: Instant::now() }, without)
@@ -102,6 +102,11 @@ impl PageEvents {
     pub fn finish(&mut self, trace: &mut Output) -> io::Result<()> {
         self.pages.iter_mut().try_for_each(|page| page.read(trace, Ns::MAX))
     }
+}
+
+/// Event queues, for instance, show counters only.
+fn with_rings(found: Vec<Reader>) -> Vec<Reader> {
+    found.into_iter().filter(Reader::has_rings).collect()
 }
 
 impl Recorded {

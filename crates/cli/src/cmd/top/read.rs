@@ -181,13 +181,15 @@ fn of_page(page: &Page) -> Service {
         Part { name: labels.replace('=', " "), counts: counts_of(&counters, &histograms) }
     };
     let pid = page.pid();
-    let policy = page.reader.labels();
-    let policy = policy.split(',').find_map(|label| label.strip_prefix("policy="));
+    let kind = match &page.layer[..] {
+        "events" => Kind::Events,
+        _ => Kind::Runtime,
+    };
     Service {
         id: format!("page {pid:?} {}", page.number()),
         name: page.service.clone(),
-        kind: Kind::Runtime,
-        policy: policy.unwrap_or_default().into(),
+        kind,
+        policy: page.label("policy"),
         pids: pid.into_iter().collect(),
         parts: labels.into_iter().map(part).collect(),
         counts: counts_of(&counters, &histograms),

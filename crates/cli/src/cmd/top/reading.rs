@@ -10,6 +10,8 @@ use heddle_core::Histogram;
 pub enum Kind {
     /// A process with a Heddle runtime.
     Runtime,
+    /// An event queue of a process.
+    Events,
     /// A server under a steering policy.
     Steering,
     /// An enclave of an agent.
@@ -22,6 +24,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Runtime => "runtime",
+            Kind::Events => "events",
             Kind::Steering => "steering",
             Kind::Agent => "agent",
             Kind::Process => "process",
