@@ -70,6 +70,34 @@ fn a_program_is_scheduled_and_shown_and_its_exit_code_is_passed_on() {
     bench.is_clean();
 }
 
+/// The page has what the report has, and it is shown once.
+#[test]
+fn an_agent_is_found_by_its_page_and_shown_once() {
+    let Some(bench) = Bench::new() else { return };
+    let mut agent = bench.start(&words(&with(&["--name", "seen"])), &bench.program());
+    let enclave = bench
+        .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
+    let pid = enclave["guardian"]["agent"].as_u64().expect("a process") as u32;
+    let found = heddle_telemetry::find(pid).unwrap();
+    let [page] = &found[..] else { panic!("one page: {found:?}") };
+    assert_eq!(page.labels(), "layer=agent,policy=shinjuku,service=seen");
+    let committed = page.counters().into_iter().find(|one| one.name.contains("committed"));
+    assert!(committed.is_some_and(|one| one.value > 20));
+    let shown = bench.heddle(&["metrics", "--once", "--no-kernel"]);
+    let mine = "heddle_agent_committed_total{service=\"seen\",policy=\"shinjuku\"}";
+    assert_eq!(shown.matches(mine).count(), 1, "{shown}");
+    let shown = bench.heddle(&["top", "--once", "--json", "--interval", "200ms"]);
+    let report: Value = serde_json::from_str(&shown).expect("JSON");
+    let services = report["services"].as_array().unwrap();
+    let rows: Vec<_> = services.iter().filter(|row| row["name"] == "seen").collect();
+    let has_processes =
+        |row: &Value| row["processes"].as_array().is_some_and(|all| !all.is_empty());
+    assert!(rows.len() == 1 && has_processes(rows[0]), "{report}");
+    bench.end();
+    assert_eq!(agent.exit_code(), 9);
+    bench.is_clean();
+}
+
 #[test]
 fn a_killed_agent_returns_all_threads() {
     let Some(bench) = Bench::new() else { return };

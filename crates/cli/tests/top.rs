@@ -68,6 +68,11 @@ fn a_process_has_a_row_for_each_of_its_pages() {
             "layer=events,policy=hybrid",
             &[("heddle_events_taken_total", "worker=3"), ("heddle_events_lost_total", "")],
         ),
+        // No enclave of this machine has the name, so that there is no report.
+        page(
+            "layer=agent,policy=fifo,service=no-enclave",
+            &[("heddle_agent_committed_total", ""), ("heddle_agent_failed_total", "")],
+        ),
     ];
     let report = report(&[]);
     let services = report["services"].as_array().unwrap();
@@ -76,6 +81,10 @@ fn a_process_has_a_row_for_each_of_its_pages() {
     let events = services.iter().find(is_mine).unwrap_or_else(|| panic!("{report}"));
     assert_eq!((&events["policy"], &events["rate"]), (&"hybrid".into(), &0.0.into()));
     assert_eq!((&events["lost"], &events["parts"][0]["name"]), (&0.into(), &"worker 3".into()));
+    let agent = services.iter().find(|row| row["name"] == "no-enclave").unwrap();
+    assert_eq!((&agent["kind"], &agent["policy"]), (&"agent".into(), &"fifo".into()));
+    assert_eq!((&agent["rate"], &agent["lost"]), (&0.0.into(), &0.into()));
+    assert_eq!(agent["processes"], serde_json::json!([]), "the agent is not what it schedules");
 }
 
 #[test]

@@ -154,6 +154,12 @@ impl AtomicHistogram {
         self.record(time.0);
     }
 
+    /// Takes over what was counted elsewhere. For the only thread that writes.
+    pub fn set(&self, counted: &Histogram) {
+        let counts = self.counts.iter().zip(&counted.counts);
+        counts.for_each(|(own, count)| own.store(*count, Ordering::Relaxed));
+    }
+
     /// Returns a copy. Values that are counted meanwhile may be in it or not.
     #[must_use]
     pub fn load(&self) -> Histogram {
@@ -228,6 +234,8 @@ mod tests {
         values.iter().for_each(|&value| shared.record(value));
         assert_eq!(shared.load(), of(&values));
         assert_eq!(of(&values).buckets().count(), 5);
+        shared.set(&of(&[9]));
+        assert_eq!(shared.load(), of(&[9]));
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod central;
 mod control;
 mod local;
 mod options;
+mod page;
 mod realtime;
 mod relay;
 mod report;
@@ -49,6 +50,8 @@ mod threads;
 
 pub use control::Control;
 pub use options::{AgentMode, Options, Realtime};
+pub(crate) use page::ReportPage;
+pub use page::{class_name, histogram};
 pub(crate) use report::save as save_report;
 pub use report::{ClassReport, Delay, Report};
 pub use share::SHARE;

@@ -46,6 +46,9 @@ pub struct Options {
     pub threads: usize,
     /// Where to write the report as JSON ([`super::Report`]), ten times a second.
     pub report: Option<PathBuf>,
+    /// The enclave's name. With it and a report, other processes of the user find what the report says in the page of
+    /// this process ([`heddle_telemetry`]), unless `HEDDLE_TELEMETRY` is `off`.
+    pub enclave: Option<String>,
     /// Called when all is ready and nothing has happened yet; the agent attaches when it returns.
     pub ready: Option<Box<dyn FnOnce() + Send>>,
     /// Called when the agent is attached.
@@ -64,6 +67,7 @@ impl Options {
             seed: 1,
             threads: THREADS,
             report: None,
+            enclave: None,
             ready: None,
             attached: None,
         }

@@ -1,7 +1,7 @@
 //! The report that `heddle agent status` shows.
 
-use super::AgentMode;
 use super::share::{SHARE, Spent};
+use super::{AgentMode, ReportPage};
 use crate::fair::FairReport;
 use crate::model::{Outcome, Phase};
 use crate::policy::{Counts, Delays, Tally};
@@ -60,8 +60,9 @@ impl StatusBoard {
         self.changed.notify_all();
     }
 
-    /// Runs the writer: a report to `path`, ten times a second, until the board is closed.
+    /// Runs the writer: a report to `path` and to the page, ten times a second, until the board is closed.
     pub fn write(&self, info: &AgentInfo, spent: &[Spent], backend: &dyn Backend, path: &Path) {
+        let page = ReportPage::new(info.enclave.as_deref(), &info.policy);
         loop {
             self.wanted.store(true, Ordering::Relaxed);
             let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,6 +72,7 @@ impl StatusBoard {
                 let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
                 info.report(&snapshot, spent, backend)
             };
+            page.show(&report);
             // A missing folder is no reason to stop scheduling.
             let _ = save(&report, path);
             if is_over {
@@ -91,6 +93,7 @@ pub(crate) fn save(report: &Report, path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub(super) struct AgentInfo {
     pub policy: String,
+    pub enclave: Option<String>,
     pub mode: AgentMode,
     pub traits: Traits,
 }
@@ -122,6 +125,9 @@ pub struct Report {
     pub failed: u64,
     /// Messages read.
     pub messages: u64,
+    /// Messages for which a queue had no room. What they said was read from the status words.
+    #[serde(default)]
+    pub lost: u64,
     /// Rounds.
     pub rounds: u64,
     /// Group commits.
@@ -193,8 +199,9 @@ impl From<&Delays> for Delay {
 
 impl AgentInfo {
     fn report(&self, snapshot: &Snapshot, spent: &[Spent], backend: &dyn Backend) -> Report {
-        let Counts { messages, rounds, groups, preemptions, steals, deferred, adoptions, .. } =
-            snapshot.tally.counts;
+        let Counts {
+            messages, lost, rounds, groups, preemptions, steals, deferred, adoptions, ..
+        } = snapshot.tally.counts;
         let enclave = backend.enclave();
         let spins = self.mode == AgentMode::Central { spin: true };
         Report {
@@ -210,6 +217,7 @@ impl AgentInfo {
             committed: snapshot.tally.counts.committed(),
             failed: snapshot.tally.counts.failed(),
             messages,
+            lost,
             rounds,
             groups,
             preemptions,

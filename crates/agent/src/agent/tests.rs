@@ -70,3 +70,26 @@ fn threads_take_turns_in_every_agent_mode() {
         machine.audit().unwrap();
     }
 }
+
+#[test]
+fn other_processes_read_what_an_agent_reports() {
+    let pages = || heddle_telemetry::find(std::process::id()).unwrap_or_default().into_iter();
+    let page = || pages().find(|page| page.labels().ends_with("service=turns"));
+    let (machine, enclave) = enclave(1);
+    let threads: Vec<_> = (0..2).map(|_| machine.spawn(1, true)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let report = Some(folder.path().join("status.json"));
+    let options = Options { report, enclave: Some("turns".into()), ..Options::simulated("fifo") };
+    with_agent(options, &enclave, |_| {
+        heddle_test_support::until("the agent has a page", || page().is_some());
+        let page = page().unwrap();
+        assert_eq!(page.labels(), "layer=agent,policy=fifo,service=turns");
+        // An agent leaves its numbers for the writer in its rounds, of which it has none while nothing happens.
+        heddle_test_support::until("the page says what was committed", || {
+            take_turns(&machine, &threads, 1);
+            let committed = page.counters().into_iter().find(|one| one.name.contains("committed"));
+            committed.is_some_and(|one| one.value >= 10)
+        });
+    });
+    assert!(page().is_none());
+}

@@ -64,7 +64,8 @@ impl<'a, P: Policy> AgentThreads<'a, P> {
             mode => mode,
         };
         let queues = if P::MODEL == Model::Central { 1 } else { cpus };
-        let info = AgentInfo { policy: options.policy, mode, traits: backend.traits() };
+        let (policy_text, enclave) = (options.policy, options.enclave);
+        let info = AgentInfo { policy: policy_text, enclave, mode, traits: backend.traits() };
         AgentThreads {
             backend,
             control,

@@ -94,6 +94,7 @@ fn watched(
             policy: policy.into(),
             classes: Classes::new(rules.iter().map(|rule| rule.parse().unwrap()).collect()),
             status,
+            enclave: "fair-tests".into(),
             guardian: None,
         };
         let (theirs, notify) = (control.clone(), move || sender.send(()).unwrap());
@@ -260,6 +261,7 @@ fn a_policy_that_cannot_be_expressed_is_refused() {
         policy: "sjf".into(),
         classes: Classes::default(),
         status: folder.path().join("status.json"),
+        enclave: "fair-tests".into(),
         guardian: None,
     };
     let why = serve(options, &Control::default(), || {}, || {}).unwrap_err();

@@ -7,7 +7,7 @@ use super::levels::{Levels, same};
 use super::members::{self, InEnclave};
 use super::threads::{is_fair, now, unless_gone};
 use super::undo::{restore, still_set};
-use crate::agent::{Control, EndReason, Report, SHARE};
+use crate::agent::{Control, EndReason, Report, ReportPage, SHARE};
 use crate::classes::Classes;
 use heddle_core::Class;
 use heddle_sys::clock;
@@ -43,6 +43,8 @@ pub(crate) struct WatchOptions {
     pub classes: Classes,
     /// Where to report.
     pub status: PathBuf,
+    /// The enclave's name.
+    pub enclave: String,
     /// The enclave's guardian.
     pub guardian: Option<u32>,
 }
@@ -65,11 +67,14 @@ pub(crate) fn serve(
     let failed = |error: io::Error| format!("cannot use the enclave's journal: {error}");
     let mut watch = Watch::begin(&options, levels).map_err(failed)?;
     let mut attached = Some(attached);
+    let page = ReportPage::new(Some(&options.enclave), &options.policy);
     loop {
         let begin = Instant::now();
         watch.check().map_err(failed)?;
+        let report = watch.report(&options.policy);
+        page.show(&report);
         // A missing folder is no reason to stop.
-        let _ = crate::agent::save_report(&watch.report(&options.policy), &options.status);
+        let _ = crate::agent::save_report(&report, &options.status);
         if let Some(attached) = attached.take() {
             attached();
         }

@@ -87,6 +87,7 @@ fn watch(
         policy: assignment.policy.clone(),
         classes: classes(assignment)?,
         status: assignment.status.clone(),
+        enclave: assignment.name.clone(),
         guardian: processes::parent(std::process::id()),
     };
     let ready = || await_order(&begin);
@@ -125,6 +126,7 @@ fn options(assignment: &Assignment, begin: Receiver<()>) -> Result<Options, Stri
     };
     options.classes = classes(assignment)?;
     options.report = Some(assignment.status.clone());
+    options.enclave = Some(assignment.name.clone());
     options.ready = Some(Box::new(move || await_order(&begin)));
     options.attached = Some(Box::new(|| say(&AgentReply::Attached)));
     Ok(options)

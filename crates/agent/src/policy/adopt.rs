@@ -23,6 +23,11 @@ impl<P: Policy> Scheduler<'_, P> {
             // Read before the threads' words: whatever happens later comes as a message.
             let word = self.backend.queue(self.readers[at].id);
             let read = &mut self.readers[at];
+            // What was lost before the agent came was not its loss.
+            if self.tally.counts.adoptions > 1 {
+                let lost = &mut self.tally.counts.lost;
+                *lost = lost.saturating_add(word.lost.saturating_sub(read.lost));
+            }
             read.advance(word.aseq, &word);
             read.lost = word.lost;
         }

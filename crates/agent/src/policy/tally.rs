@@ -13,7 +13,9 @@ pub struct Counts {
     pub rounds: u64,
     /// Messages read.
     pub messages: u64,
-    /// Of these, messages with nothing new to the agent.
+    /// Messages for which a queue had no room.
+    pub lost: u64,
+    /// Of those read, messages with nothing new to the agent.
     pub old_messages: u64,
     /// Transactions by [`Outcome`], in the order of its numbers.
     pub outcomes: [u64; Outcome::ALL.len()],

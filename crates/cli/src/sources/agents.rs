@@ -1,11 +1,14 @@
-//! The enclaves, by their agents' reports.
+//! The enclaves, by their agents' reports. An agent shows the same in its page, which any process of its user finds
+//! wherever the enclaves' folder is.
 
 use std::fs;
 
-use heddle_agent::agent::Report;
+use heddle_agent::agent::{Report, class_name, histogram};
 use heddle_agent::guardian::{Enclaves, Record};
-use heddle_core::{Class, Histogram};
 use heddle_export::openmetrics::{Labels, Metrics};
+use heddle_sys::processes;
+
+use super::pages::{LAYER_AGENT, Page};
 
 /// An enclave, as its guardian and its agent describe it.
 pub struct Enclave {
@@ -25,30 +28,24 @@ pub fn read() -> Result<Vec<Enclave>, String> {
     Ok(all.into_iter().filter(|listed| !listed.dead).map(enclave).collect())
 }
 
-/// Returns the name of a class of threads.
-pub fn class_name(class: usize) -> String {
-    match class {
-        class if class == usize::from(Class::LC.0) => "lc".into(),
-        class if class == usize::from(Class::BE.0) => "be".into(),
-        other => other.to_string(),
+impl Enclave {
+    /// Returns whether the page is that of this enclave's agent, or of one that replaces it or is replaced: another
+    /// process may say anything.
+    pub fn has(&self, page: &Page) -> bool {
+        let Record { name, agent, guardian, .. } = &self.record;
+        let is_child = |pid| processes::parent(pid) == Some(*guardian);
+        page.layer == LAYER_AGENT
+            && page.service == *name
+            && page.pid().is_some_and(|pid| Some(pid) == *agent || is_child(pid))
     }
 }
 
-/// Returns a histogram from the buckets of a report.
-pub fn histogram(buckets: &[(u64, u64)]) -> Histogram {
-    let mut times = Histogram::default();
-    for &(upper, count) in buckets {
-        let bucket = &mut times.counts[Histogram::bucket(upper)];
-        *bucket = bucket.saturating_add(count);
-    }
-    times
-}
-
-/// Returns the counters of all enclaves.
-pub fn metrics(read: &Result<Vec<Enclave>, String>) -> Metrics {
+/// Returns the counters of those enclaves whose agents show none in their pages.
+pub fn metrics(read: &Result<Vec<Enclave>, String>, pages: &[Page]) -> Metrics {
     let mut metrics = Metrics::default();
     metrics.source("agents", read.is_ok());
-    for Enclave { record, report } in read.iter().flatten() {
+    let is_unseen = |enclave: &&Enclave| !pages.iter().any(|page| enclave.has(page));
+    for Enclave { record, report } in read.iter().flatten().filter(is_unseen) {
         let Some(report) = report else { continue };
         let policy = report.policy.split(':').next().unwrap_or_default().into();
         let labels = Labels { policy, ..Labels::service(&record.name) };
@@ -56,6 +53,7 @@ pub fn metrics(read: &Result<Vec<Enclave>, String>) -> Metrics {
             ("heddle_agent_committed_total", report.committed),
             ("heddle_agent_failed_total", report.failed),
             ("heddle_agent_messages_total", report.messages),
+            ("heddle_agent_lost_total", report.lost),
             ("heddle_agent_preemptions_total", report.preemptions),
             ("heddle_agent_steals_total", report.steals),
             ("heddle_agent_pauses_total", report.pauses),
@@ -78,6 +76,7 @@ pub fn metrics(read: &Result<Vec<Enclave>, String>) -> Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heddle_core::Histogram;
 
     #[test]
     fn a_report_carries_the_whole_histogram() {

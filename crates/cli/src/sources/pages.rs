@@ -1,15 +1,19 @@
-//! The pages of processes with a Heddle runtime or an event queue.
+//! The pages of processes with a Heddle runtime, an event queue or an agent.
 
 use heddle_export::openmetrics::Metrics;
 use heddle_telemetry::Reader;
 
 use super::service_name;
 
+/// The layer that the page of an agent names.
+pub const LAYER_AGENT: &str = "agent";
+
 /// A page that is read.
 pub struct Page {
     pub reader: Reader,
     /// The layer that it names.
     pub layer: String,
+    /// The enclave if it is an agent's, else the process.
     pub service: String,
     identity: (u64, u64),
 }
@@ -64,7 +68,10 @@ impl Pages {
 
 fn page(reader: Reader) -> Option<Page> {
     let (identity, layer) = (reader.identity().ok()?, label(&reader, "layer"));
-    let short = reader.process().map(heddle_sys::processes::Process::name).unwrap_or_default();
+    let short = match layer == LAYER_AGENT {
+        true => label(&reader, "service"),
+        false => reader.process().map(heddle_sys::processes::Process::name).unwrap_or_default(),
+    };
     Some(Page { layer, service: service_name(&short, ""), identity, reader })
 }
 

@@ -30,6 +30,9 @@ pub struct Bench {
     _turn: MutexGuard<'static, ()>,
 }
 
+/// Files that stay: locks of agents and of steering, which `heddle top` reads, too.
+const KEPT: [&str; 3] = [".making.lock", ".debug", "/run/heddle/lock"];
+
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Waits for earlier tests, whether or not they passed.
@@ -127,6 +130,14 @@ impl Bench {
         command
     }
 
+    /// Runs another command of `heddle` to its end, and returns its output.
+    pub fn heddle(&self, arguments: &[&str]) -> String {
+        let output = self.in_room(env!("CARGO_BIN_EXE_heddle"), arguments).output();
+        let output = output.expect("it starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// Runs `heddle agent` to its end.
     pub fn run(&self, arguments: &[&str], program: &[&str]) -> Output {
         let program: Vec<String> = program.iter().map(|word| (*word).to_owned()).collect();
@@ -161,10 +172,8 @@ impl Bench {
             self.in_room("sh", &["-c", "find /sys/fs/bpf /run/heddle -mindepth 1 -type f"]);
         let left = list.output().expect("find");
         let left = String::from_utf8_lossy(&left.stdout).into_owned();
-        let left: Vec<&str> = left
-            .lines()
-            .filter(|line| ![".making.lock", ".debug"].iter().any(|own| line.ends_with(own)))
-            .collect();
+        let left: Vec<&str> =
+            left.lines().filter(|line| !KEPT.iter().any(|own| line.ends_with(own))).collect();
         assert!(left.is_empty(), "{left:?}");
     }
 }

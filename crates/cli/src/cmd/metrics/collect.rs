@@ -5,7 +5,7 @@ use heddle_sys::processes;
 
 use crate::sources::agents;
 use crate::sources::kernel::Kernel;
-use crate::sources::pages::Pages;
+use crate::sources::pages::{LAYER_AGENT, Pages};
 use crate::sources::steering::{self, Steerings};
 
 /// The sources, read at each scrape.
@@ -37,10 +37,11 @@ impl Collector {
         let attachments = self.steerings.read();
         metrics.merge(&steering::metrics(&attachments));
         let enclaves = agents::read();
-        metrics.merge(&agents::metrics(&enclaves));
+        metrics.merge(&agents::metrics(&enclaves, &self.pages.open));
         if let Some(Ok(kernel)) = &mut self.kernel {
-            let pages =
-                self.pages.open.iter().filter_map(|page| Some((page.service.clone(), page.pid()?)));
+            // An agent's process is not what it schedules.
+            let pages = self.pages.open.iter().filter(|page| page.layer != LAYER_AGENT);
+            let pages = pages.filter_map(|page| Some((page.service.clone(), page.pid()?)));
             let attachments = attachments.iter().flatten();
             let attachments =
                 attachments.flat_map(|(one, _)| family(steering::service(one), one.pid));

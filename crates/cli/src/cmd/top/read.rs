@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use heddle_agent::agent::{ClassReport, class_name, histogram};
 use heddle_core::Histogram;
 use heddle_steer::process::serving;
 use heddle_steer::request::{Attachment, Stats};
@@ -13,7 +14,7 @@ use super::reading::{Counts, Culprit, Kind, Part, Reading, Service};
 use crate::exit::Usage;
 use crate::sources::agents::{self, Enclave};
 use crate::sources::kernel::Kernel;
-use crate::sources::pages::{Page, Pages};
+use crate::sources::pages::{LAYER_AGENT, Page, Pages};
 use crate::sources::steering::{self, Steerings};
 use crate::sources::{service_name, threads};
 
@@ -52,7 +53,9 @@ impl Sources {
     pub fn read(&mut self) -> Reading {
         self.pages.refresh();
         let (attachments, enclaves) = (self.steerings.read(), agents::read());
-        let mut services: Vec<Service> = self.pages.open.iter().map(of_page).collect();
+        let has_row = |page: &&Page| enclaves.iter().flatten().any(|enclave| enclave.has(page));
+        let pages = self.pages.open.iter().filter(|page| !has_row(page));
+        let mut services: Vec<Service> = pages.map(of_page).collect();
         services.extend(attachments.iter().flatten().map(of_attachment));
         services.extend(enclaves.iter().flatten().map(of_enclave));
         services.extend(self.pids.iter().filter_map(|&pid| of_process(&processes::family(pid))));
@@ -150,7 +153,9 @@ fn times(all: &[Metric<Histogram>], ends: [&str; 2]) -> Option<Histogram> {
 
 /// What the inputs of a layer are called: requests, if a layer has them, else turns of tasks.
 const INPUTS: [&str; 4] =
-    ["_requests_total", "_events_taken_total", "_takes_total", "_switches_total"];
+    ["_requests_total", "_events_taken_total", "_committed_total", "_switches_total"];
+/// What is lost: inputs, messages, and an agent's decisions that the kernel did not accept.
+const LOST: [&str; 2] = ["_lost_total", "_failed_total"];
 
 fn counts_of(counters: &[Metric<u64>], histograms: &[Metric<Histogram>]) -> Counts {
     Counts {
@@ -159,7 +164,7 @@ fn counts_of(counters: &[Metric<u64>], histograms: &[Metric<Histogram>]) -> Coun
         wait: times(histograms, ["_wait_seconds", "_delay_seconds"]),
         service: times(histograms, ["_service_seconds", "_burst_seconds"]),
         preempted: total(counters, "_preemptions_total"),
-        lost: total(counters, "_lost_total"),
+        lost: LOST.iter().filter_map(|end| total(counters, end)).reduce(u64::saturating_add),
         ..Counts::default()
     }
 }
@@ -183,14 +188,17 @@ fn of_page(page: &Page) -> Service {
     let pid = page.pid();
     let kind = match &page.layer[..] {
         "events" => Kind::Events,
+        LAYER_AGENT => Kind::Agent,
         _ => Kind::Runtime,
     };
+    // An agent's process is not what it schedules.
+    let pids = pid.filter(|_| kind != Kind::Agent).into_iter().collect();
     Service {
         id: format!("page {pid:?} {}", page.number()),
         name: page.service.clone(),
         kind,
         policy: page.label("policy"),
-        pids: pid.into_iter().collect(),
+        pids,
         parts: labels.into_iter().map(part).collect(),
         counts: counts_of(&counters, &histograms),
     }
@@ -223,11 +231,11 @@ fn of_attachment((attachment, stats): &(Attachment, Stats)) -> Service {
 
 fn of_enclave(Enclave { record, report }: &Enclave) -> Service {
     let classes = report.iter().flat_map(|report| &report.classes);
-    let part = |class: &heddle_agent::agent::ClassReport| Part {
-        name: format!("class {}", agents::class_name(class.class)),
+    let part = |class: &ClassReport| Part {
+        name: format!("class {}", class_name(class.class)),
         counts: Counts {
             inputs: Some(class.delay.count),
-            wait: Some(agents::histogram(&class.buckets)),
+            wait: Some(histogram(&class.buckets)),
             ..Counts::default()
         },
     };
@@ -244,7 +252,7 @@ fn of_enclave(Enclave { record, report }: &Enclave) -> Service {
             inputs: report.as_ref().map(|report| report.committed),
             waiting: report.as_ref().map(|report| report.waiting.iter().sum::<usize>() as u64),
             preempted: report.as_ref().map(|report| report.preemptions),
-            lost: report.as_ref().map(|report| report.failed),
+            lost: report.as_ref().map(|report| report.failed.saturating_add(report.lost)),
             wait,
             ..Counts::default()
         },
