@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use crate::report::Report;
 
-/// How long an answer may take.
+/// How long an answer may take, if the caller does not say.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// More than any answer has.
@@ -52,9 +52,17 @@ pub enum QueryError {
 /// # Errors
 /// [`QueryError`].
 pub fn query(path: &Path) -> Result<Report, QueryError> {
+    query_within(path, PATIENCE)
+}
+
+/// As [`query`], for a caller that waits at most `patience` for each step.
+///
+/// # Errors
+/// [`QueryError`].
+pub fn query_within(path: &Path, patience: Duration) -> Result<Report, QueryError> {
     let no_broker = |source| QueryError::NoBroker { at: path.into(), source };
     let wrong = |why: String| QueryError::Answer { at: path.into(), why };
-    let socket = connect_within(path).map_err(no_broker)?;
+    let socket = connect_within(path, patience).map_err(no_broker)?;
     wire::send(&socket, &Message::Status, &[]).map_err(no_broker)?;
     let text = match wire::receive(&socket).map_err(|error| wrong(error.to_string()))? {
         Some((Message::Answer(text), fds)) => {
@@ -70,11 +78,11 @@ pub fn query(path: &Path) -> Result<Report, QueryError> {
 }
 
 /// Connects; neither this nor the answer takes forever.
-fn connect_within(path: &Path) -> io::Result<OwnedFd> {
+fn connect_within(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     for direction in [Timeout::Send, Timeout::Recv] {
-        set_socket_timeout(&socket, direction, Some(PATIENCE))?;
+        set_socket_timeout(&socket, direction, Some(patience))?;
     }
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)

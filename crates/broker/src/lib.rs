@@ -34,7 +34,7 @@ mod start;
 mod status;
 
 pub use broker::{Broker, End};
-pub use client::{QueryError, query};
+pub use client::{QueryError, query, query_within};
 pub use config::{Config, ConfigError, Realtime};
 pub use listen::group_number;
 pub use paths::{Owner, UnusablePath};

@@ -2,7 +2,9 @@
 
 use std::process::{Command, Output, Stdio};
 
+use heddle_broker::query;
 use heddle_telemetry::{Layout, Page};
+use heddle_test_support::{Running, until};
 
 fn top(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_heddle"));
@@ -88,6 +90,33 @@ fn a_process_has_a_row_for_each_of_its_pages() {
 }
 
 #[test]
+fn a_share_is_a_service_and_one_without_a_broker_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, socket) = (folder.path().join("both.toml"), folder.path().join("both.sock"));
+    let cpu = heddle_sys::thread::affinity().unwrap()[0];
+    let lines =
+        format!("cpus = \"{cpu}\"\nrealtime = \"never\"\nsocket = \"{}\"\n", socket.display());
+    std::fs::write(&file, lines).unwrap();
+    let named = ["--share", file.to_str().unwrap()];
+    let says_why = |report: &serde_json::Value| {
+        let mut missing = report["missing"].as_array().unwrap().iter();
+        missing.any(|why| why.as_str().unwrap().contains(socket.to_str().unwrap()))
+    };
+    assert!(says_why(&report(&named)));
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_heddle"));
+    let _broker = Running::start_quietly(serve.args(["share", "serve"]).arg(&file));
+    until("the broker answers", || query(&socket).is_ok());
+    let report = report(&named);
+    assert!(!says_why(&report), "{report}");
+    let mut services = report["services"].as_array().unwrap().iter();
+    let id = format!("share {}", socket.display());
+    let share = services.find(|row| row["id"] == id).unwrap_or_else(|| panic!("{report}"));
+    assert_eq!((&share["kind"], &share["policy"]), (&"share".into(), &"priority".into()));
+    assert_eq!(share["name"], format!("both CPUs {cpu}"));
+    assert_eq!((&share["waiting"], &share["processes"]), (&0.into(), &serde_json::json!([])));
+}
+
+#[test]
 fn names_of_programs_do_not_reach_the_terminal_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("a\u{1b}[2Jb");
@@ -105,6 +134,7 @@ fn wrong_usage_is_said_in_a_sentence() {
         (&["--pid", "4194999"][..], "no process 4194999"),
         (&["--port", "1"], "port 1"),
         (&["--interval", "1ms"], "100ms"),
+        (&["--share", "/nonexistent.toml"], "/nonexistent.toml"),
     ] {
         let output = top(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));

@@ -4,6 +4,7 @@
 pub mod agents;
 pub mod kernel;
 pub mod pages;
+pub mod shares;
 pub mod steering;
 pub mod threads;
 

@@ -7,6 +7,7 @@ use heddle_broker::{Config, Owner, QueryError, Report, query};
 
 use crate::exit::Usage;
 use crate::out::printable;
+use crate::sources::shares;
 
 /// A file that describes a share, and where its broker may be.
 pub struct Site {
@@ -65,15 +66,6 @@ impl Site {
 
 /// Returns how things are at all brokers in the default folders of this user and of root, by their sockets.
 pub fn all() -> Vec<(PathBuf, Result<Report, QueryError>)> {
-    let owner = Owner::current();
-    let own = owner.check_folders().is_ok().then(|| owner.folder());
-    let mut folders: Vec<PathBuf> = own.into_iter().chain([Owner::root().folder()]).collect();
-    folders.dedup();
-    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let mut sockets: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
-    sockets.sort();
-    let asked = sockets.into_iter().map(|path| (query(&path), path));
+    let asked = shares::sockets().into_iter().map(|path| (query(&path), path));
     asked.map(|(answer, path)| (path, answer)).collect()
 }

@@ -4,10 +4,12 @@ mod app;
 mod read;
 mod reading;
 mod row;
+mod share;
 #[cfg(test)]
 mod tests;
 mod view;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -20,7 +22,8 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use self::app::{App, Wish};
 use self::read::Sources;
 use self::row::{COLUMNS, Interval};
-use crate::exit::Outcome;
+use crate::cmd::share::Site;
+use crate::exit::{Outcome, Usage};
 use crate::{interrupt, out};
 
 /// How long the screen waits for a key before it looks whether to end.
@@ -36,9 +39,9 @@ Examples:
   heddle top --json --interval 5s | jq -c '.services[] | {name, rate, wait_p99_ns}'
 
 A row is a Heddle runtime or an event queue of a program, a server under a steering policy, an enclave of an
-agent, or a process that is named. Rates count inputs: requests, events, decisions, commits, or turns of
-tasks. The run-queue delay is the 99th percentile as root and a mean (~) otherwise. Enter shows a service's
-executors and threads, and as root who ran while they waited.")]
+agent, a share of CPUs, or a process that is named. Rates count inputs: requests, events, decisions, commits,
+hand-overs of CPUs, or turns of tasks. The run-queue delay is the 99th percentile as root and a mean (~)
+otherwise. Enter shows a service's executors and threads, and as root who ran while they waited.")]
 pub struct Args {
     /// Show this process with its descendants, too; may be repeated.
     #[arg(long, value_name = "PID")]
@@ -46,6 +49,9 @@ pub struct Args {
     /// Show the processes that serve this port, too; may be repeated.
     #[arg(long, value_name = "PORT")]
     port: Vec<u16>,
+    /// Show the share that this file describes, whose broker listens at a place of its own; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    share: Vec<PathBuf>,
     /// How long an interval is.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     interval: Duration,
@@ -68,7 +74,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// Shows the services.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let stop = interrupt::flag()?;
-    let mut sources = Sources::open(&args.pid, &args.port)?;
+    let socket = |file: &PathBuf| Site::of(file).map(|site| site.own);
+    let shares: Result<Vec<PathBuf>, _> = args.share.iter().map(socket).collect();
+    let shares = shares.map_err(|error| Usage(error.to_string()))?;
+    let mut sources = Sources::open(&args.pid, &args.port, shares)?;
     if args.once || args.json || !out::is_terminal() {
         return print(&args, &mut sources, &stop);
     }

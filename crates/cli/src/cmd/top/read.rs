@@ -1,6 +1,7 @@
 //! Reading the sources.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use heddle_agent::agent::{ClassReport, class_name, histogram};
@@ -11,26 +12,28 @@ use heddle_sys::processes::{self, Process};
 use heddle_telemetry::Metric;
 
 use super::reading::{Counts, Culprit, Kind, Part, Reading, Service};
+use super::share;
 use crate::exit::Usage;
 use crate::sources::agents::{self, Enclave};
 use crate::sources::kernel::Kernel;
 use crate::sources::pages::{LAYER_AGENT, Page, Pages};
 use crate::sources::steering::{self, Steerings};
-use crate::sources::{service_name, threads};
+use crate::sources::{service_name, shares, threads};
 
 /// The sources of all services.
 pub struct Sources {
     pages: Pages,
     steerings: Steerings,
     kernel: Result<Kernel, String>,
-    /// Processes and ports that were named.
+    /// Processes, ports and brokers' sockets that were named.
     pids: Vec<u32>,
     ports: Vec<u16>,
+    shares: Vec<PathBuf>,
 }
 
 impl Sources {
     /// Opens the sources. Fails if a named process or port does not exist.
-    pub fn open(pids: &[u32], ports: &[u16]) -> Result<Sources, Usage> {
+    pub fn open(pids: &[u32], ports: &[u16], shares: Vec<PathBuf>) -> Result<Sources, Usage> {
         for &pid in pids {
             Process::of(pid).ok_or_else(|| Usage(format!("there is no process {pid}")))?;
         }
@@ -40,6 +43,7 @@ impl Sources {
             kernel: Kernel::start(true),
             pids: pids.into(),
             ports: ports.into(),
+            shares,
         };
         match ports.iter().find(|&&port| servers(port).is_empty()) {
             Some(port) => {
@@ -53,11 +57,13 @@ impl Sources {
     pub fn read(&mut self) -> Reading {
         self.pages.refresh();
         let (attachments, enclaves) = (self.steerings.read(), agents::read());
+        let (shares, silent) = shares::read(&self.shares);
         let has_row = |page: &&Page| enclaves.iter().flatten().any(|enclave| enclave.has(page));
         let pages = self.pages.open.iter().filter(|page| !has_row(page));
         let mut services: Vec<Service> = pages.map(of_page).collect();
         services.extend(attachments.iter().flatten().map(of_attachment));
         services.extend(enclaves.iter().flatten().map(of_enclave));
+        services.extend(shares.iter().map(share::service));
         services.extend(self.pids.iter().filter_map(|&pid| of_process(&processes::family(pid))));
         let named = self.ports.iter().filter_map(|&port| {
             let service = of_process(&servers(port))?;
@@ -71,12 +77,9 @@ impl Sources {
             kernel.watch(&services.iter().flat_map(of).collect::<Vec<_>>());
         }
         services.iter_mut().for_each(|service| self.add_threads(service));
-        Reading {
-            at: Instant::now(),
-            services,
-            culprits: self.culprits(),
-            missing: self.missing(&attachments, &enclaves),
-        }
+        let mut missing = self.missing(&attachments, &enclaves);
+        missing.extend(silent);
+        Reading { at: Instant::now(), services, culprits: self.culprits(), missing }
     }
 
     /// Adds what the kernel says about a service's threads.
@@ -97,9 +100,13 @@ impl Sources {
             }
         }
         let counts = &mut service.counts;
-        counts.cpu_ns = all.cpu_ns;
-        counts.delays = all.delays;
+        counts.cpu_ns = all.cpu_ns.or(counts.cpu_ns);
         counts.preempted = counts.preempted.or(all.preempted);
+        if service.kind == Kind::Share {
+            // Its applications wait for CPUs asleep, and in no run queue.
+            return;
+        }
+        counts.delays = all.delays;
         if let Ok(kernel) = &self.kernel {
             counts.run_queue = service.pids.first().and_then(|&pid| kernel.delays(pid));
         }

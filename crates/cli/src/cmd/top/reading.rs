@@ -16,6 +16,8 @@ pub enum Kind {
     Steering,
     /// An enclave of an agent.
     Agent,
+    /// A share of CPUs, of which applications are the parts.
+    Share,
     /// A process that was named.
     Process,
 }
@@ -27,6 +29,7 @@ impl Kind {
             Kind::Events => "events",
             Kind::Steering => "steering",
             Kind::Agent => "agent",
+            Kind::Share => "share",
             Kind::Process => "process",
         }
     }

@@ -98,8 +98,8 @@ fn widths(name: u16, policy: u16) -> Vec<Constraint> {
 
 fn draw_services(frame: &mut Frame<'_>, area: Rect, app: &App) {
     if app.services().is_empty() {
-        let text = "No service: no program with a Heddle runtime or an event queue, no attachment, no enclave. \
-            Name one with --pid or --port.";
+        let text = "No service: no program with a Heddle runtime or an event queue, no attachment, no enclave, no \
+            share. Name one with --pid or --port.";
         frame.render_widget(Paragraph::new(text).wrap(ratatui::widgets::Wrap { trim: true }), area);
         return;
     }
