@@ -34,6 +34,17 @@ while [ "$1" != -o ]; do shift; done
 cp "$NOTES/tool" "$2"
 "#;
 
+/// A program in Go that says when it runs, and ends with its input.
+const WAITS: &str = r#"package main
+
+import "os"
+
+func main() {
+	os.Stdout.WriteString("ready\n")
+	os.Stdin.Read(make([]byte, 1))
+}
+"#;
+
 /// A cache, a folder of commands for PATH, and their notes.
 struct Sandbox {
     folder: TempDir,
@@ -232,25 +243,33 @@ fn without_a_home_gos_own_cache_keeps_the_tool() {
     assert_eq!(place.kept().len(), 1);
 }
 
-#[test]
-fn the_installed_go_builds_the_tool_of_this_command() {
+/// Returns the cache of the installed Go. Prints a line and returns `None` if there is none that Heddle supports.
+fn installed_go() -> Option<String> {
     let found = Command::new("go").args(["env", "GOVERSION", "GOCACHE"]).output();
     let Ok(found) = found else {
-        return eprintln!("SKIPPED: there is no go in PATH");
+        eprintln!("SKIPPED: there is no go in PATH");
+        return None;
     };
     let found = text(&found.stdout);
     let mut lines = found.lines();
     let (version, cache) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     if version.starts_with("go1.1") || version < "go1.25" {
-        return eprintln!("SKIPPED: {version} is older than Go 1.25");
+        eprintln!("SKIPPED: {version} is older than Go 1.25");
+        return None;
     }
+    Some(cache.into())
+}
+
+#[test]
+fn the_installed_go_builds_the_tool_of_this_command() {
+    let Some(cache) = installed_go() else { return };
     let place = Sandbox::new();
     let run = |path: &str| {
         let mut command = place.go(&["--help"]);
         // The user's settings for a cross build must have no effect.
         command.envs([
             ("PATH", path),
-            ("GOCACHE", cache),
+            ("GOCACHE", &cache),
             ("GOOS", "plan9"),
             ("GOFLAGS", "-mod=vendor"),
         ]);
@@ -264,4 +283,41 @@ fn the_installed_go_builds_the_tool_of_this_command() {
     assert!(!help.contains("heddle-go"), "another command than was typed: {help}");
     let again = run("/nonexistent");
     assert_eq!((text(&again.stdout), text(&again.stderr)), (help, String::new()));
+}
+
+/// What the scheduler in Go writes is what the reader in Rust reads.
+#[test]
+fn a_go_program_is_found_by_its_page_and_has_a_row() {
+    let Some(cache) = installed_go() else { return };
+    let place = Sandbox::new();
+    fs::create_dir(place.path("program")).unwrap();
+    fs::write(place.path("program/main.go"), WAITS).unwrap();
+    fs::write(place.path("program/go.mod"), "module waits\n\ngo 1.25\n").unwrap();
+    let mut build = place.go(&["build", "-o", "waits", "."]);
+    build.current_dir(place.path("program")).env_remove("GOFLAGS");
+    build.env("PATH", std::env::var("PATH").unwrap()).env("GOCACHE", cache);
+    let output = build.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+
+    let mut program = Command::new(place.path("program/waits"));
+    program.env_remove("HEDDLE_GO").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = program.spawn().unwrap();
+    let mut said = String::new();
+    let stdout = program.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut said).unwrap();
+    assert_eq!(said, "ready\n");
+    let found = heddle_telemetry::find(program.id()).unwrap();
+    let [page] = &found[..] else { panic!("one page: {found:?}") };
+    assert_eq!(page.labels(), "layer=go,policy=two-queue");
+    let names: Vec<String> = page.counters().into_iter().map(|counter| counter.name).collect();
+    assert_eq!(names.len(), 9, "{names:?}");
+    assert!(names.iter().any(|name| name == "heddle_go_preemptions_total"), "{names:?}");
+    let top = ["top", "--once", "--json", "--interval", "200ms"];
+    let shown = Command::new(env!("CARGO_BIN_EXE_heddle")).args(top).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    let is_it =
+        |row: &serde_json::Value| row["kind"] == "go" && row["processes"][0] == program.id();
+    assert!(report["services"].as_array().unwrap().iter().any(is_it), "{report}");
+    drop(program.stdin.take());
+    assert!(program.wait().unwrap().success());
 }

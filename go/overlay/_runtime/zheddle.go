@@ -8,7 +8,7 @@
 //     empty gets the right answer (zheddle_queue.go).
 //   - R2: no goroutine runs for longer than forcePreemptNS while another one waits: the stock rule backs
 //     every rule added here.
-//   - R3: nothing here allocates or needs a write barrier.
+//   - R3: nothing here allocates or, once the program runs, needs a write barrier.
 
 package runtime
 
@@ -77,10 +77,14 @@ var heddle struct {
 	sysmonState atomic.Uint32 // heddleAwake, ...
 	polled      bool          // the network has something for sysmon
 
-	counts heddleCounts
+	counts *heddleCounts // set by heddleInit: in the page or heddleUnseen
 }
 
-// heddleCounts is what programs read through package heddle.
+// heddleUnseen is where the scheduler counts if there is no page.
+var heddleUnseen heddleCounts
+
+// heddleCounts is what programs read through package heddle, and other processes in the page, in this
+// order (zheddle_page.go).
 type heddleCounts struct {
 	skips      atomic.Uint64 // quanta that expired while no goroutine waited
 	held       atomic.Uint64 // preemptions deferred because of a held lock

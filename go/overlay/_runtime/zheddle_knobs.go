@@ -10,6 +10,7 @@ const heddleStock = 10 * 1000 * 1000
 // unknown entry ends the program: a run under rules other than those requested is worse than none.
 // In a library the process belongs to others, so there the whole list is ignored instead.
 func heddleInit() {
+	heddle.counts = &heddleUnseen
 	heddlePreset("heddle")
 	if !secureMode {
 		heddleParse(gogetenv("HEDDLE_GO"))
@@ -29,6 +30,7 @@ func heddleInit() {
 	heddle.enforcing.Store(heddle.on && !isTimer)
 	if heddle.on {
 		heddleRemember()
+		heddlePublish()
 	}
 }
 

@@ -35,7 +35,7 @@ func heddleActive() bool {
 }
 
 func heddleRead() [10]uint64 {
-	c := &heddle.counts
+	c := heddle.counts
 	return [10]uint64{
 		atomic.Load64(&c.preemptions),
 		c.skips.Load(),

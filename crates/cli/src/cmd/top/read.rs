@@ -195,6 +195,7 @@ fn of_page(page: &Page) -> Service {
     let pid = page.pid();
     let kind = match &page.layer[..] {
         "events" => Kind::Events,
+        "go" => Kind::Go,
         LAYER_AGENT => Kind::Agent,
         _ => Kind::Runtime,
     };

@@ -12,6 +12,8 @@ pub enum Kind {
     Runtime,
     /// An event queue of a process.
     Events,
+    /// A Go program with Heddle's scheduler.
+    Go,
     /// A server under a steering policy.
     Steering,
     /// An enclave of an agent.
@@ -27,6 +29,7 @@ impl Kind {
         match self {
             Kind::Runtime => "runtime",
             Kind::Events => "events",
+            Kind::Go => "go",
             Kind::Steering => "steering",
             Kind::Agent => "agent",
             Kind::Share => "share",
