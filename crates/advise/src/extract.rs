@@ -24,7 +24,10 @@ pub fn model(recording: &Recording, port: Option<u16>, edge: Option<Ns>) -> Mode
     let protocol = sockets.first().map_or_else(Protocol::default, |socket| socket.protocol);
     let runtime = recording.service.runtime.clone();
     let mut places = match runtime {
-        Some(_) => Places::of_runtime(&spans),
+        Some(_) => Places::with_one_queue(&spans, WorkerKind::EventLoop),
+        None if recording.service.event_queue.is_some() => {
+            Places::with_one_queue(&spans, WorkerKind::Sync)
+        }
         None => Places::of(&sockets, &spans, protocol),
     };
     let start = spans.first().map_or(Ns::ZERO, |span| span.arrived);
@@ -199,14 +202,15 @@ impl Places {
         places
     }
 
-    /// The workers of a runtime: any of them runs any request, and one that waits holds none of them.
-    fn of_runtime(spans: &[&Span]) -> Places {
+    /// The workers of a runtime, where a request that waits holds none of them, or the threads of an event queue: any of
+    /// them takes any request.
+    fn with_one_queue(spans: &[&Span], kind: WorkerKind) -> Places {
         let readers: BTreeMap<u32, u32> =
             spans.iter().map(|span| (span.reader, span.process)).collect();
         let worker = |(&thread, &process): (&u32, &u32)| Worker {
             thread,
             process,
-            kind: WorkerKind::EventLoop,
+            kind,
             ..Worker::default()
         };
         Places {

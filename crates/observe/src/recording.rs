@@ -56,6 +56,8 @@ pub struct Service {
     pub throttled: Ns,
     /// The runtime that runs its tasks, if its process has one.
     pub runtime: Option<Runtime>,
+    /// The policy of Heddle's event queue at which its threads wait, if it has one.
+    pub event_queue: Option<String>,
 }
 
 /// A socket to which a service's requests come.

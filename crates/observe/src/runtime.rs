@@ -47,20 +47,29 @@ impl Runtime {
     }
 }
 
+/// Returns the policy of the event queue of a process, if its page shows one.
+pub(crate) fn event_queue(process: u32) -> Option<String> {
+    let pages = heddle_telemetry::find(process).ok()?;
+    pages.iter().find_map(|page| policy(page, "events"))
+}
+
 fn heddles(process: u32) -> Option<Runtime> {
     let pages = heddle_telemetry::find(process).ok()?;
     pages.iter().find_map(|page| {
-        let labels = page.labels();
-        let value = |key| {
-            let mut labels = labels.split(',').filter_map(|label| label.split_once('='));
-            labels.find_map(|(name, value)| (name == key).then(|| value.to_string()))
-        };
-        let policy = value("policy").filter(|_| value("layer").as_deref() == Some("runtime"))?;
+        let policy = policy(page, "runtime")?;
         let counters = page.counters();
         let ever = counters.iter().find(|one| one.name == "heddle_runtime_workers")?.value;
         let workers = (ever as usize).clamp(1, allowed_cpus(process));
         Some(Runtime { kind: RuntimeKind::Heddle, policy, workers })
     })
+}
+
+/// Returns the policy that a page names, if it is one of `layer`.
+fn policy(page: &heddle_telemetry::Reader, layer: &str) -> Option<String> {
+    let labels = page.labels();
+    let labels = labels.split(',').filter_map(|label| label.split_once('='));
+    let value = |key| labels.clone().find(|(name, _)| *name == key).map(|(_, value)| value);
+    (value("layer") == Some(layer)).then(|| value("policy").map(str::to_string)).flatten()
 }
 
 /// Reads the section that Go writes into programs, and not the rest of them.
@@ -108,6 +117,10 @@ mod tests {
         page.counter(0).add(1);
         let wanted = Runtime { kind: RuntimeKind::Heddle, policy: "fifo".into(), workers: 1 };
         assert_eq!(Runtime::of(own), Some(wanted));
+        assert_eq!(event_queue(own), None);
+        let layout = heddle_telemetry::Layout { labels: "layer=events,policy=hybrid", ..layout };
+        let _queue = heddle_telemetry::Page::create(&layout).unwrap();
+        assert_eq!(event_queue(own).as_deref(), Some("hybrid"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use procfs::process::{FDTarget, Process};
 use rustix::net::sockopt::{socket_cookie, socket_reuseport};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+use crate::runtime;
 use crate::switches::readable;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,7 @@ pub(crate) fn find(target: &Target) -> Result<Resolved, ObserveError> {
     let first = target.processes.first().or(members.first()).copied().unwrap_or_default();
     let service = Service {
         name: name_of(first),
+        event_queue: members.iter().find_map(|process| runtime::event_queue(*process)),
         runtime: members.iter().find_map(|process| Runtime::of(*process)),
         processes: members.into_iter().collect(),
         sockets: sockets.into_values().collect(),

@@ -187,6 +187,10 @@ fn event_loops_of_one_process_could_share_a_queue() {
     let more = advice.with_effort().unwrap_or_else(|| panic!("other code helps: {options:?}"));
     assert_eq!((&more.change, more.effort), (&Change::EventQueue, Effort::Code));
     assert!(more.apply.is_none() && more.ratio.low > 2.0, "{more:?}");
+    // It has one already.
+    let mut shared = recording.clone();
+    shared.service.event_queue = Some("hybrid".into());
+    assert!(!options::of(&extract::model(&shared, None, None)).contains(&Change::EventQueue));
     // Processes cannot share one.
     recording.spans.iter_mut().for_each(|span| span.process = span.reader);
     assert!(!options::of(&extract::model(&recording, None, None)).contains(&Change::EventQueue));
