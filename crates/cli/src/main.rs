@@ -119,4 +119,18 @@ mod tests {
         }
         check(&definition(), "heddle");
     }
+
+    /// clap breaks lines at 100 columns, and what is broken by hand at more is ragged then.
+    #[test]
+    fn the_ends_of_help_texts_fit_a_hundred_columns() {
+        fn check(command: &clap::Command) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in text.lines().filter(|line| line.chars().count() > 100) {
+                // A command to be copied is not broken.
+                assert!(line.starts_with("  "), "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&definition());
+    }
 }

@@ -31,25 +31,25 @@ Examples:
   heddle cargo --check
   heddle cargo -- build --help
 
-Compiles the program and its dependencies with probes, except procedural macros and build
-scripts (libraries that only they use have some); the standard library comes compiled, without.
+Compiles the program and its dependencies with probes, except procedural macros and build scripts
+(libraries that only they use have some); the standard library comes compiled, without.
 C and C++ in dependencies are compiled as by `heddle cc` if there is a clang that it supports; CC
 and CXX are replaced then. The pass is built on first use; that needs the headers of rustc's LLVM
 (Debian: llvm-22-dev).
 
 RUSTFLAGS and cargo's configuration keep their meaning, except that a wrapper in
-build.rustc-wrapper is not called; one in RUSTC_WRAPPER is refused. What is built with probes
-lies beside what is not, and is compiled again when the pass or its options change.
-`heddle cc --help` lists the pass's options.
+build.rustc-wrapper is not called; one in RUSTC_WRAPPER is refused. What is built with probes lies
+beside what is not, and is compiled again when the pass or its options change. `heddle cc --help`
+lists the pass's options.
 
 With --tokio the program's tasks on tokio's multi-thread runtimes become Heddle's: a policy
 schedules each, and preempts its polls. That takes HEDDLE_TOKIO=1 and `heddle run` where the
-program runs; without them it runs as with tokio's own source. An edited copy of tokio is
-compiled instead of the original; Cargo.toml and Cargo.lock stay as they are. Another tokio
-than 1.49 to 1.54 is refused. --no-probes leaves the program without probes and needs no LLVM.
+program runs; without them it runs as with tokio's own source. An edited copy of tokio is compiled
+instead of the original; Cargo.toml and Cargo.lock stay as they are. Another tokio than 1.49 to
+1.54 is refused. --no-probes leaves the program without probes and needs no LLVM.
 
-Not supported: linker-plugin-lto (rustc's own lto is), other targets than x86_64 Linux. The
-exit code is cargo's, or 2 if cargo was not started; then one sentence says why."
+Not supported: linker-plugin-lto (rustc's own lto is), other targets than x86_64 Linux. The exit
+code is cargo's, or 2 if cargo was not started; then one sentence says why."
 )]
 pub struct Args {
     /// List this machine's compilers, and whether they can compile with probes.

@@ -34,9 +34,9 @@ Examples:
   heddle cc -- --help
 
 Runs clang 14 to 22: that in PATH, or HEDDLE_CLANG=/usr/bin/clang-22. All other arguments are
-clang's, and after a leading -- those too that look like ours. For CMake, --check prints the
-path of a compiler named heddle-cc. The pass is built on first use, in HEDDLE_CACHE_DIR or in
-heddle in the user's cache; that needs LLVM's headers (Debian: llvm-22-dev).
+clang's, and after a leading -- those too that look like ours. For CMake, --check prints the path
+of a compiler named heddle-cc. The pass is built on first use, in HEDDLE_CACHE_DIR or in heddle in
+the user's cache; that needs LLVM's headers (Debian: llvm-22-dev).
 
 Options of the pass, anywhere among the arguments:
   --heddle-report[=FILE]                 append what was done to each function to FILE, or to
@@ -46,8 +46,8 @@ Options of the pass, anywhere among the arguments:
   --heddle-period=N                      units of cost between probes, 50 to 1000000
 For a whole build: HEDDLE_PROBES=placement=bounded,check=clock,period=N,report=/PATH
 
-Not supported: -fsanitize, -m32, other targets than x86_64 Linux. The exit code is
-clang's, or 2 if clang was not started; then one sentence says why."
+Not supported: -fsanitize, -m32, other targets than x86_64 Linux. The exit code is clang's, or 2
+if clang was not started; then one sentence says why."
 )]
 pub struct Args {
     /// List this machine's compilers, and whether they can compile with probes.

@@ -25,8 +25,8 @@ Example:
   heddle demo
   heddle demo --out /tmp/tails --store memory
 
-Writes report.html (open it in a browser) and results.json. An earlier report is replaced;
-any other file of that name is kept, and the command refuses to run.")]
+Writes report.html (open it in a browser) and results.json. An earlier report is replaced; any
+other file of that name is kept, and the command refuses to run.")]
 pub struct Args {
     #[command(flatten)]
     kv: KvArgs,

@@ -28,10 +28,11 @@ Examples:
   sudo heddle tune --pid 812 --slo 'p99(short) < 20ms' --guard 'p99(long) < 400ms' --guard 'rate >= 95%' --apply
   sudo heddle tune --port 5300 --slo 'p99 < 5ms' --policy sita:type-offset=2,scan=3 --apply --journal tune.jsonl
 
-Each epoch is measured. If the limit is missed in two of three, the options are replayed; the best whose
-guards would hold is tried by on and off windows in turns, and stays if it does as predicted. One epoch
-that violates a guard takes it back at once, and so does the end of this command, however it ends. It
-changes at most once a minute and six times an hour, and only which socket a policy chooses.")]
+Each epoch is measured. If the limit is missed in two of three, the options are replayed; the best
+whose guards would hold is tried by on and off windows in turns, and stays if it does as
+predicted. One epoch that violates a guard takes it back at once, and so does the end of this
+command, however it ends. It changes at most once a minute and six times an hour, and only which
+socket a policy chooses.")]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,

@@ -28,8 +28,9 @@ Examples:
   sudo heddle advise check --option 2 --pairs 6 --window 20s
   sudo heddle advise check --json > check.json
 
-It checks the last advice on this machine. The change is applied and undone in turns, and undone at the
-end, also if this command is killed. Windows in which the load or the neighbours changed do not count.
+It checks the last advice on this machine. The change is applied and undone in turns, and undone
+at the end, also if this command is killed. Windows in which the load or the neighbours changed do
+not count.
 Exit code 0: as predicted, or better; 1: worse; 3: unclear.")]
 pub struct Args {
     /// The option to check, by its number in the table [default: the best that can be applied now].

@@ -31,8 +31,9 @@ Examples:
   heddle advise --scenario rocksdb --workers 6           before there is a service
   sudo heddle advise check                               prove it: on and off in turns
 
-Nothing is changed: it watches, replays what it saw under each option, and prints the commands that
-apply and undo the best. Exit code 3: it declines to advise, and says why. docs/advise.md is the manual."
+Nothing is changed: it watches, replays what it saw under each option, and prints the commands
+that apply and undo the best. Exit code 3: it declines to advise, and says why. docs/advise.md is
+the manual."
 )]
 pub struct Args {
     #[command(subcommand)]

@@ -20,7 +20,8 @@ Example:
   heddle agent join lc --pid 812
   heddle agent join lc --unit nginx
 
-The exit code is the program's. When the enclave ends, the program continues under the default scheduler.")]
+The exit code is the program's. When the enclave ends, the program continues under the default
+scheduler.")]
 pub struct Args {
     /// The enclave.
     name: String,

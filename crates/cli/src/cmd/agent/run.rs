@@ -29,9 +29,9 @@ Examples:
   heddle agent run --policy priority --cpus 2-7 --unit nginx
   heddle agent run --policy shinjuku --cpus 2-7 --name lc
 
-Needs root. If the agent dies, the program continues under the default scheduler. The exit code is the
-program's: 128 + n if signal n ended it, 127 if there is no such program, 126 if it cannot be started.
-`heddle policies` lists the policies."
+Needs root. If the agent dies, the program continues under the default scheduler. The exit code is
+the program's: 128 + n if signal n ended it, 127 if there is no such program, 126 if it cannot be
+started. `heddle policies` lists the policies."
 )]
 pub struct Enclave {
     /// The policy that schedules the threads, with parameters after a colon.

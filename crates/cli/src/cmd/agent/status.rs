@@ -20,8 +20,8 @@ Example:
   heddle agent status lc --watch
   heddle agent status --json | jq '.enclaves[] | {name: .guardian.name, threads: .report.threads}'
 
-As root it also removes what killed guardians left behind. The exit code is 1 if an enclave has lost its agent or its
-guardian, for scripts that watch.")]
+As root it also removes what killed guardians left behind. The exit code is 1 if an enclave has
+lost its agent or its guardian, for scripts that watch.")]
 pub struct Args {
     /// Only this enclave.
     name: Option<String>,

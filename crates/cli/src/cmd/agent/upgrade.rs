@@ -14,8 +14,8 @@ Example:
   heddle agent upgrade lc
   ./heddle-new agent upgrade lc --policy shinjuku:quantum=500us
 
-The new agent is the binary that runs this command. It loads before the old one leaves; meanwhile, running
-threads keep their CPUs. If it cannot load, the old one stays.")]
+The new agent is the binary that runs this command. It loads before the old one leaves; meanwhile,
+running threads keep their CPUs. If it cannot load, the old one stays.")]
 pub struct Args {
     /// The enclave.
     name: String,

@@ -19,12 +19,14 @@ Example:
   heddle bench agent --only scaling --json > scaling.json
   scripts/bench-agent-vm --only table3,group
 
-Parts, in the order of their tables: delay (a short periodic thread beside hogs), services (two services and batch
-work, against tuning by hand), table3 (the operations of ghOSt's Table 3), group (sixteen commits at once), scaling
-(a central agent over simulated CPUs), rocksdb (a server beside antagonists), recover (an agent is killed), upgrade
-(an agent is replaced), storm (affinities are toggled). Agents require root; without it, delay, table3 and rocksdb
-measure the default scheduler alone, scaling runs, and the rest is reported as skipped.
-Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
+Parts, in the order of their tables: delay (a short periodic thread beside hogs), services (two
+services and batch work, against tuning by hand), table3 (the operations of ghOSt's Table 3),
+group (sixteen commits at once), scaling (a central agent over simulated CPUs), rocksdb (a server
+beside antagonists), recover (an agent is killed), upgrade (an agent is replaced), storm
+(affinities are toggled). Agents require root; without it, delay, table3 and rocksdb measure the
+default scheduler alone, scaling runs, and the rest is reported as skipped.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
+so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]

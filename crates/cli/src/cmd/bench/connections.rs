@@ -13,10 +13,12 @@ Example:
   heddle bench connections
   heddle bench connections --only few --connections 1000,20000 --rounds 5 --json > connections.json
 
-Parts: accept (a thousand more connections, each with its first answer), few (answers when a thousand of the
-connections are active), all (answers when all are).
-Each end of a connection takes a descriptor in its process; the limit (RLIMIT_NOFILE) is raised as far as allowed.
-Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
+Parts: accept (a thousand more connections, each with its first answer), few (answers when a
+thousand of the connections are active), all (answers when all are).
+Each end of a connection takes a descriptor in its process; the limit (RLIMIT_NOFILE) is raised as
+far as allowed.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
+so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]

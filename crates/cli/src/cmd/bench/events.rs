@@ -19,11 +19,14 @@ Example:
   heddle bench events --only gis --rounds 5 --policy hybrid:penalty=2us,steal=4
   heddle bench events --only overhead,pipes --threads 1,2,4 --json > events.json
 
-Parts, in the order of their tables: overhead (what an event costs), pipes (saturated, on 1 to N threads), zippydb
-(a few requests are very long), gis (a few connections are heavy; six threads in dilated time), uniform (all requests
-are alike), priority (a high-priority client under full load).
-Systems: epoll-per-thread, epoll-shared, epoll-exclusive, or a policy of the queue (heddle policies lists them).
-Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
+Parts, in the order of their tables: overhead (what an event costs), pipes (saturated, on 1 to N
+threads), zippydb (a few requests are very long), gis (a few connections are heavy; six threads in
+dilated time), uniform (all requests are alike), priority (a high-priority client under full
+load).
+Systems: epoll-per-thread, epoll-shared, epoll-exclusive, or a policy of the queue (heddle
+policies lists them).
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
+so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]

@@ -16,18 +16,21 @@ Example:
   heddle bench async --only micro,memory --rounds 9 --json > micro.json
   heddle bench async --only 10ms --loads 50,80 --seconds 5 --systems heddle-two-queue,tokio,tokio-8
 
-Parts, in the order of their tables: micro (spawn and await, one at a time and 10,000 at once, yield, wake; CPU time
-of the whole process), memory (idle tasks with 64 bytes of state, a hundred thousand and a million), 1ms (requests of
-5 us, 1 % of 1 ms, one future each, spawned by a thread on another CPU), 10ms (50 us, 1 % of 10 ms), blocking (50 us;
-1 % sleep in the kernel for 10 ms), mutex (as 1ms; each holds one mutex of the standard library for a fifth of its
-time), saturation (requests of 5 us, as many as are served).
-Systems: heddle-work-stealing, heddle-two-queue (quantum 100 us, beside requests of 10 ms 1 ms), heddle-fifo (no
-preemption), heddle-threads, tokio (one worker), tokio-8 (eight on the same CPU), tokio-current (current_thread), smol.
-micro leaves out heddle-fifo and tokio-8, memory also heddle-two-queue and tokio-current; the parts with requests
-compare heddle-two-queue, heddle-fifo, tokio and tokio-8.
-Ratios: p99_gain_over_tokio and p99_gain_over_tokio_8, the p99 of theirs over a system's; p50_of_tokio and
-throughput_of_tokio, a system's over tokio's.
-Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
+Parts, in the order of their tables: micro (spawn and await, one at a time and 10,000 at once,
+yield, wake; CPU time of the whole process), memory (idle tasks with 64 bytes of state, a hundred
+thousand and a million), 1ms (requests of 5 us, 1 % of 1 ms, one future each, spawned by a thread
+on another CPU), 10ms (50 us, 1 % of 10 ms), blocking (50 us; 1 % sleep in the kernel for 10 ms),
+mutex (as 1ms; each holds one mutex of the standard library for a fifth of its time), saturation
+(requests of 5 us, as many as are served).
+Systems: heddle-work-stealing, heddle-two-queue (quantum 100 us, beside requests of 10 ms 1 ms),
+heddle-fifo (no preemption), heddle-threads, tokio (one worker), tokio-8 (eight on the same CPU),
+tokio-current (current_thread), smol. micro leaves out heddle-fifo and tokio-8, memory also
+heddle-two-queue and tokio-current; the parts with requests compare heddle-two-queue, heddle-fifo,
+tokio and tokio-8.
+Ratios: p99_gain_over_tokio and p99_gain_over_tokio_8, the p99 of theirs over a system's;
+p50_of_tokio and throughput_of_tokio, a system's over tokio's.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
+so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]

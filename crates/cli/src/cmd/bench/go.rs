@@ -22,13 +22,16 @@ Example:
   heddle bench go --systems stock,heddle-50us-spin,heddle-100us-event --json > go.json
   heddle bench go --only cpu --cases mutex,sort
 
-Parts, in the order of their tables: badger-udp and badger-http (BadgerDB under 99 % GETs and 1 % range scans, Aspen's
-application), cpu (what the scheduler costs small programs in CPU time).
-Systems: stock (go build); for programs built by heddle go build: heddle-off, heddle-QUANTUM, and aspen-QUANTUM, the
-policy of Aspen-Go; with a suffix -timer, -event, -sleep or -spin for what detects the end of a slice.
-The programs' sources are in go/bench of a Heddle checkout. Go 1.25 or newer must be on the path; heddle go check says
-whether it is supported. Ratios: short_p99_gain, stock's p99 of GETs over a system's; short_p99_gain_over_aspen.
-Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
+Parts, in the order of their tables: badger-udp and badger-http (BadgerDB under 99 % GETs and 1 %
+range scans, Aspen's application), cpu (what the scheduler costs small programs in CPU time).
+Systems: stock (go build); for programs built by heddle go build: heddle-off, heddle-QUANTUM, and
+aspen-QUANTUM, the policy of Aspen-Go; with a suffix -timer, -event, -sleep or -spin for what
+detects the end of a slice.
+The programs' sources are in go/bench of a Heddle checkout. Go 1.25 or newer must be on the path;
+heddle go check says whether it is supported. Ratios: short_p99_gain, stock's p99 of GETs over a
+system's; short_p99_gain_over_aspen.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
+so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]

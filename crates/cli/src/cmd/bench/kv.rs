@@ -17,12 +17,12 @@ Example:
   heddle bench kv --system 'heddle two-queue:quantum=200us' --system tokio --loads 50 --rounds 9
   heddle bench kv --mix syrup --json > kv.json
 
-One server at a time runs on its own CPUs; the load comes from the last CPU. The saturation
-load is determined once; then each round measures every system at every load.
-Metrics: p50, p99, p99.9 of get and scan; throughput; cpu of the server; p999_ratio and
-p99_ratio, a system's GET p99.9 or p99 over that of two-queue at half of saturation;
-scan_throughput_ratio, SCANs alone per second with preemption over those without; from the
-calibration, scan_ratio, a SCAN's length in GETs, and get_alone_p99.9, the machine's own tail.
+One server at a time runs on its own CPUs; the load comes from the last CPU. The saturation load
+is determined once; then each round measures every system at every load.
+Metrics: p50, p99, p99.9 of get and scan; throughput; cpu of the server; p999_ratio and p99_ratio,
+a system's GET p99.9 or p99 over that of two-queue at half of saturation; scan_throughput_ratio,
+SCANs alone per second with preemption over those without; from the calibration, scan_ratio, a
+SCAN's length in GETs, and get_alone_p99.9, the machine's own tail.
 Exit code 3 if the compared figures come from invalid runs.")]
 pub struct Args {
     #[command(flatten)]

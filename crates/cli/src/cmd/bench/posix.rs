@@ -22,20 +22,22 @@ Example:
   heddle bench posix --only server --systems kernel,heddle --load 30 --scan 20ms
   heddle bench posix --only mariadb --report mariadb.html
 
-Parts, in the order of their tables: micro (single operations on one CPU), schbench (wake-up latency of workers that
-compute, one, two and four for each CPU), compute (threads that share a queue), first (a first thread that
-computes beside one that wakes up each millisecond, on one CPU), server (a thread for each connection,
-95 % GETs of 10 us and 5 % SCANs), mariadb (Debian's mariadb-server, a private instance: point selects on 30 connections
-beside 2 that aggregate for 20 ms each), memcached (Debian's, an event loop in each of 2 and 8 threads: nothing to gain,
-nothing may be lost), tokio (as server, on tokio with 2 and with 8 workers; needs cargo build -p heddle-bench --example
-tokio_server).
-Systems: kernel (plain), kernel-nice (the same, the threads that compute, of SCANs and aggregates at nice 19; first,
-server and mariadb), heddle (heddle run, once for each --policy). All run the same binaries: Debian's, or compiled with
-cc when the bench starts.
-heddle run needs libheddle_pthread.so beside this program, or HEDDLE_PTHREAD_LIBRARY.
-Ratios: wakeup_p99_gain and p99.9_gain, the kernel's over a system's; requests_kept, jobs_kept, steps_kept,
-aggregates_kept and gets_kept, a system's over the kernel's, as p99_of_kernel.
-Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
+Parts, in the order of their tables: micro (single operations on one CPU), schbench (wake-up
+latency of workers that compute, one, two and four for each CPU), compute (threads that share a
+queue), first (a first thread that computes beside one that wakes up each millisecond, on one
+CPU), server (a thread for each connection, 95 % GETs of 10 us and 5 % SCANs), mariadb (Debian's
+mariadb-server, a private instance: point selects on 30 connections beside 2 that aggregate for 20
+ms each), memcached (Debian's, an event loop in each of 2 and 8 threads: nothing to gain, nothing
+may be lost), tokio (as server, on tokio with 2 and with 8 workers; needs cargo build -p
+heddle-bench --example tokio_server).
+Systems: kernel (plain), kernel-nice (the same, the threads that compute, of SCANs and aggregates
+at nice 19; first, server and mariadb), heddle (heddle run, once for each --policy). All run the
+same binaries: Debian's, or compiled with cc when the bench starts. heddle run needs
+libheddle_pthread.so beside this program, or HEDDLE_PTHREAD_LIBRARY.
+Ratios: wakeup_p99_gain and p99.9_gain, the kernel's over a system's; requests_kept, jobs_kept,
+steps_kept, aggregates_kept and gets_kept, a system's over the kernel's, as p99_of_kernel.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
+so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]

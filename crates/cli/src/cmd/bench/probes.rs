@@ -22,15 +22,18 @@ Example:
   heddle bench probes --only preempt --seconds 1
   heddle bench probes --only programs --programs FOLDER
 
-Parts, in the order of their tables: kernels (ten kernels without preemption: no probes, bounded placement as heddle cc
-does, naive placement as Concord does, each with the clock's budget and with a flag), programs (the same of real
-programs, which scripts/build-programs FOLDER has built; with --programs FOLDER), gaps (the time between two looks at
-the clock in the kernels), preempt (two threads that compute on one CPU under heddle run: throughput lost and lateness,
-by signals and by probes, with quanta from 2 us; a program without probes is the control).
-The kernels are part of this program, and are compiled by each clang with which heddle cc works (heddle cc --check
-lists them); preempt uses the first. Packages, by Debian's names: clang llvm-dev g++.
-heddle run needs libheddle_pthread.so beside this program, or HEDDLE_PTHREAD_LIBRARY.
-Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
+Parts, in the order of their tables: kernels (ten kernels without preemption: no probes, bounded
+placement as heddle cc does, naive placement as Concord does, each with the clock's budget and
+with a flag), programs (the same of real programs, which scripts/build-programs FOLDER has built;
+with --programs FOLDER), gaps (the time between two looks at the clock in the kernels), preempt
+(two threads that compute on one CPU under heddle run: throughput lost and lateness, by signals
+and by probes, with quanta from 2 us; a program without probes is the control).
+The kernels are part of this program, and are compiled by each clang with which heddle cc works
+(heddle cc --check lists them); preempt uses the first. Packages, by Debian's names: clang
+llvm-dev g++. heddle run needs libheddle_pthread.so beside this program, or
+HEDDLE_PTHREAD_LIBRARY.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
+so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]

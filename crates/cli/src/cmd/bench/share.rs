@@ -20,22 +20,25 @@ Example:
   heddle bench share --only service --loads 10,50 --seconds 5 --systems alone,share,nice,cgroup
   heddle bench share --only wake --systems alone,share
 
-Parts, in the order of their tables: switch (two applications give one CPU to each other; wall time one way), service
-(a server, GETs of 10 us, beside a batch program that computes on two threads, on one CPU: Skyloft's Figure 7),
-memcached (the same with Debian's memcached), rocksdb (the same with heddle kv serve on RocksDB, 0.5 % long SCANs; it
-takes a build with --features rocksdb), wake (how late a task that sleeps for 1 ms wakes up beside the batch program).
-Systems of switch: share-yield (two members of a share, real time), share-futex (the same beside an idle member),
-share-ordinary (a share without real time), futex, eventfd, pipe (two processes that wake each other), sched_yield (two
-SCHED_FIFO processes).
-Systems of the others: alone (the server under heddle run, without a batch program), share, share-ordinary (both under
-heddle run --share; heddle kv serve joins by itself), kernel (both plain), nice (the batch program at nice 19), cgroup
-(weights 8192 and 2, or 10000 and 1 in version 2), idle (the batch program under SCHED_IDLE), fifo (the server under
-SCHED_FIFO).
-Ratios: of_futex, a switch over that of futex; p99_over_alone and p99_over_share, a system's p99 over theirs; be_share,
-the batch program's steps over what it does alone; of_left, that over what the server left.
-It takes two CPUs, and for real time root or CAP_SYS_NICE. heddle run needs libheddle_pthread.so beside this program,
-or HEDDLE_PTHREAD_LIBRARY.
-Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
+Parts, in the order of their tables: switch (two applications give one CPU to each other; wall
+time one way), service (a server, GETs of 10 us, beside a batch program that computes on two
+threads, on one CPU: Skyloft's Figure 7), memcached (the same with Debian's memcached), rocksdb
+(the same with heddle kv serve on RocksDB, 0.5 % long SCANs; it takes a build with --features
+rocksdb), wake (how late a task that sleeps for 1 ms wakes up beside the batch program).
+Systems of switch: share-yield (two members of a share, real time), share-futex (the same beside
+an idle member), share-ordinary (a share without real time), futex, eventfd, pipe (two processes
+that wake each other), sched_yield (two SCHED_FIFO processes).
+Systems of the others: alone (the server under heddle run, without a batch program), share,
+share-ordinary (both under heddle run --share; heddle kv serve joins by itself), kernel (both
+plain), nice (the batch program at nice 19), cgroup (weights 8192 and 2, or 10000 and 1 in version
+2), idle (the batch program under SCHED_IDLE), fifo (the server under SCHED_FIFO).
+Ratios: of_futex, a switch over that of futex; p99_over_alone and p99_over_share, a system's p99
+over theirs; be_share, the batch program's steps over what it does alone; of_left, that over what
+the server left.
+It takes two CPUs, and for real time root or CAP_SYS_NICE. heddle run needs libheddle_pthread.so
+beside this program, or HEDDLE_PTHREAD_LIBRARY.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
+so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]

@@ -18,8 +18,9 @@ Example:
   heddle bench sim
   heddle bench sim --policies fifo,work-stealing --rounds 9 --report sim.html
 
-A task event is an arrival, a start, an end or a preemption of a task. Each round covers all policies and sizes;
-figures are medians. Memory is the process's peak, after a run and after one ten times as long.")]
+A task event is an arrival, a start, an end or a preemption of a task. Each round covers all
+policies and sizes; figures are medians. Memory is the process's peak, after a run and after one
+ten times as long.")]
 pub struct Args {
     /// The policies, without parameters (comma-separated).
     #[arg(long, value_delimiter = ',', default_values = ["fifo", "work-stealing", "round-robin"])]

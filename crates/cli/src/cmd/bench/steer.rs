@@ -18,12 +18,13 @@ Example:
   sudo heddle bench steer --only mixes --systems hash,jiq,sita --loads 50 --rounds 5
   sudo heddle bench steer --only cost,maps --json > steer.json
 
-Parts, in the order of their tables: mixes (six executors in dilated time under the papers' mixes), cost (of a
-decision), maps (access from a program), replace (a policy under load), udp and gunicorn (unmodified servers in a
-network namespace), mica (keys to their cores across AF_XDP).
-Policies require root, or CAP_BPF and CAP_NET_ADMIN; without them, only hash and shared of the mixes run, and the
-rest is reported as skipped. scripts/setup --steer installs gunicorn.
-Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured so far.")]
+Parts, in the order of their tables: mixes (six executors in dilated time under the papers'
+mixes), cost (of a decision), maps (access from a program), replace (a policy under load), udp and
+gunicorn (unmodified servers in a network namespace), mica (keys to their cores across AF_XDP).
+Policies require root, or CAP_BPF and CAP_NET_ADMIN; without them, only hash and shared of the
+mixes run, and the rest is reported as skipped. scripts/setup --steer installs gunicorn.
+Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
+so far.")]
 pub struct Args {
     /// Run only these parts (comma-separated).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]

@@ -22,11 +22,12 @@ Example:
   heddle bench threads --systems heddle,tokio,go --rounds 9 --json > threads.json
   heddle bench threads --report threads.html
 
-The peers in C, C++ and Go are compiled on the spot if gcc, g++ with libboost-fiber-dev
-and go are installed. Missing ones are reported before measuring, with how to install
-them, and listed below the table; on a terminal the command offers to install them, and
---install-peers does so with apt-get (in a checkout: scripts/setup --bench).
-Exit code 3 if an installed system could not be measured; 130 after Ctrl-C, which prints what was measured so far.")]
+The peers in C, C++ and Go are compiled on the spot if gcc, g++ with libboost-fiber-dev and go are
+installed. Missing ones are reported before measuring, with how to install them, and listed below
+the table; on a terminal the command offers to install them, and --install-peers does so with
+apt-get (in a checkout: scripts/setup --bench).
+Exit code 3 if an installed system could not be measured; 130 after Ctrl-C, which prints what was
+measured so far.")]
 pub struct Args {
     /// The systems to compare (comma-separated).
     #[arg(long, value_delimiter = ',', default_values_t = System::ALL)]

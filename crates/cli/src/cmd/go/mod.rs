@@ -23,9 +23,11 @@ Examples:
   heddle go test -race ./...
   heddle go --help
 
-Programs built this way contain Heddle's scheduler; heddle go --help lists the settings that they read at start.
-The work is done by heddle-go, a program in Go. This command carries its sources, and builds it with the installed Go
-on first use, in heddle/go-tool in the user's cache. HEDDLE_GO_TOOL names another one to run."
+Programs built this way contain Heddle's scheduler; heddle go --help lists the settings that they
+read at start.
+The work is done by heddle-go, a program in Go. This command carries its sources, and builds it
+with the installed Go on first use, in heddle/go-tool in the user's cache. HEDDLE_GO_TOOL names
+another one to run."
 )]
 pub struct Args {
     /// A command of heddle-go (build, run, test, check, flags ...) and its arguments, passed on unchanged.

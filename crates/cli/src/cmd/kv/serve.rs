@@ -23,9 +23,10 @@ Example:
   heddle kv serve --protocol http --root docs --tcp 127.0.0.1:8080 --threads 4
   curl http://127.0.0.1:8080/events.md
 
-When ready, it prints one line: ready tcp=ADDRESS udp=ADDRESS store=NAME system=NAME; for http and echo
-ready tcp=ADDRESS protocol=NAME system=NAME. Ctrl-C answers what has arrived and exits with code 0. All systems then
-report on standard error which limits clients hit, and events and epoll what their queues did.")]
+When ready, it prints one line: ready tcp=ADDRESS udp=ADDRESS store=NAME system=NAME; for http and
+echo ready tcp=ADDRESS protocol=NAME system=NAME. Ctrl-C answers what has arrived and exits with
+code 0. All systems then report on standard error which limits clients hit, and events and epoll
+what their queues did.")]
 pub struct Args {
     /// The protocol: resp is the key-value server; http and echo require the system events or epoll.
     #[arg(long, value_enum, default_value_t = ProtocolName::Resp)]

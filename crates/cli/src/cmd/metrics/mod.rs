@@ -29,9 +29,10 @@ Examples:
   heddle metrics --output /var/lib/node_exporter/heddle.prom --interval 15s
   heddle metrics --once | grep heddle_runtime
 
-Sources: the pages of this user's Heddle programs, steering attachments, agents, and as root the kernel's
-run-queue delays. heddle_exporter_source_up is 0 for a source that cannot be read. Any client that can
-connect can read; there is no password. packaging/grafana/heddle.json is a dashboard.")]
+Sources: the pages of this user's Heddle programs, steering attachments, agents, and as root the
+kernel's run-queue delays. heddle_exporter_source_up is 0 for a source that cannot be read. Any
+client that can connect can read; there is no password. packaging/grafana/heddle.json is a
+dashboard.")]
 pub struct Args {
     /// Answer GET /metrics here, until Ctrl-C: HOST:PORT or unix:PATH.
     #[arg(long, value_name = "ADDRESS", value_parser = address::parse)]

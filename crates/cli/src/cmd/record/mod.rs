@@ -42,9 +42,10 @@ Examples:
   sudo heddle record -p 4711 --for 30s -o t.pftrace
   heddle record -p $(pidof server) --for 5s --json | jq .lost
 
-As root the trace has the switches of all CPUs; otherwise only the tasks of your own Heddle programs. Open it
-at https://ui.perfetto.dev, which reads it in the browser and sends it nowhere. Ctrl-C ends the recording: the
-file is complete. A wakeup is shown on the CPU where the thread ran next: who woke it is not recorded.")]
+As root the trace has the switches of all CPUs; otherwise only the tasks of your own Heddle
+programs. Open it at https://ui.perfetto.dev, which reads it in the browser and sends it nowhere.
+Ctrl-C ends the recording: the file is complete. A wakeup is shown on the CPU where the thread ran
+next: who woke it is not recorded.")]
 pub struct Args {
     /// A process whose tasks are recorded, if it has a Heddle runtime; may be repeated. Without it, all such
     /// processes of this user.

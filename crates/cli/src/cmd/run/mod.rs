@@ -45,8 +45,8 @@ Examples:
 
 Runs dynamic programs for x86-64 on glibc 2.34 or later, as they are, and needs no privileges: a
 preloaded library takes the place of the C library's threads, locks and blocking calls. The exit
-code is the program's, or 2 if it was not started; then one sentence says why. With --check it is 0
-if the program would run, and 2 if not. `heddle policies` lists the policies.
+code is the program's, or 2 if it was not started; then one sentence says why. With --check it is
+0 if the program would run, and 2 if not. `heddle policies` lists the policies.
 HEDDLE_PTHREAD_LIBRARY names another libheddle_pthread.so."
 )]
 pub struct Args {

@@ -22,7 +22,8 @@ Examples:
   sudo heddle run --share share.toml --class be -- ./batch    has the CPUs that the server leaves
   sudo heddle share top share.toml
 
-`heddle run --share` starts the broker if none runs. docs/design/share.md says how CPUs are handed over.";
+`heddle run --share` starts the broker if none runs. docs/design/share.md says how CPUs are handed
+over.";
 
 /// What `heddle share` can do.
 #[derive(Subcommand)]

@@ -20,9 +20,9 @@ Example:
   heddle sim compare aspen --policies fifo,two-queue:quantum=5us,long=1ms,srpt --report aspen.html
   heddle sim compare --cpus 8 --mix aspen-rocksdb --policies fifo,round-robin --loads 0.1..0.9:9
 
-Each curve ends at the first load without a steady state, drawn hollow. A parameter after a
-comma (long=1ms) belongs to the policy before it. The report is NAME-compare.html unless
---report or --json is given; an existing file is replaced only with --force.")]
+Each curve ends at the first load without a steady state, drawn hollow. A parameter after a comma
+(long=1ms) belongs to the policy before it. The report is NAME-compare.html unless --report or
+--json is given; an existing file is replaced only with --force.")]
 pub struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,

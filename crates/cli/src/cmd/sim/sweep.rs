@@ -21,10 +21,10 @@ Example:
 
 An objective is '[PART] WHICH [slowdown|wait] <= LIMIT': p99.9 slowdown <= 50, get p99 <= 20us,
 mean <= 1ms; if several are given, separated by commas, all must hold. The load is found by
-bisection to half a per cent. Policies with a quantum are tried with each of --quanta, then
-around the best. Short runs miss a slow overload: --requests should leave thousands to each
-CPU. The report is NAME-sweep.html unless --report or --json is given; an existing file is
-replaced only with --force.")]
+bisection to half a per cent. Policies with a quantum are tried with each of --quanta, then around
+the best. Short runs miss a slow overload: --requests should leave thousands to each CPU. The
+report is NAME-sweep.html unless --report or --json is given; an existing file is replaced only
+with --force.")]
 pub struct Args {
     #[command(flatten)]
     scenario: ScenarioArgs,

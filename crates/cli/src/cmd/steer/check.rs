@@ -15,9 +15,9 @@ Example:
   sudo heddle steer check my-policy.c --hook socket-select
   heddle steer check sita:scan=2 --json
 
-A policy is a C file with a function `schedule` (docs/steering/policies.md), its compiled object, or the name
-of a shipped policy. As root, the kernel verifies it as well; nothing is attached. The exit code is 1 if the
-policy cannot be deployed.")]
+A policy is a C file with a function `schedule` (docs/steering/policies.md), its compiled object,
+or the name of a shipped policy. As root, the kernel verifies it as well; nothing is attached. The
+exit code is 1 if the policy cannot be deployed.")]
 pub struct Args {
     /// A file, or the name of a shipped policy; parameters after a colon.
     #[arg(value_name = "FILE")]

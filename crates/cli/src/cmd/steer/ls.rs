@@ -24,9 +24,9 @@ Example:
   heddle steer ls --port 53,853
   heddle steer ls --json | jq '.attachments[] | {id, policy, decisions}'
 
-Executors are shown as present/total: an absent one has closed its socket. Attachments that ended by
-themselves are listed for a day, or until another is attached there. Root sees all attachments, other
-users their own.")]
+Executors are shown as present/total: an absent one has closed its socket. Attachments that ended
+by themselves are listed for a day, or until another is attached there. Root sees all attachments,
+other users their own.")]
 pub struct Args {
     #[command(flatten)]
     which: AttachmentSelector,

@@ -26,9 +26,10 @@ Example:
   heddle steer stats --port 53,853 --protocol udp
   heddle steer stats 1 --watch --json | jq -c '{skew, ns_per_decision}'
 
-Skew is the busiest executor's share divided by an even share: 1 is even. Inputs that the policy chose
-for an executor with a closed socket go to another executor; but while the server has a socket that is
-not an executor (a restarted worker), they go where the kernel would have sent them: a failed select.
+Skew is the busiest executor's share divided by an even share: 1 is even. Inputs that the policy
+chose for an executor with a closed socket go to another executor; but while the server has a
+socket that is not an executor (a restarted worker), they go where the kernel would have sent
+them: a failed select.
 The cost of a decision, its enforcement included, is measured during the sample.")]
 pub struct Args {
     #[command(flatten)]

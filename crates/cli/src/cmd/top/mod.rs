@@ -38,11 +38,11 @@ Examples:
   heddle top --once
   heddle top --json --interval 5s | jq -c '.services[] | {name, rate, wait_p99_ns}'
 
-A row is a Heddle runtime or an event queue of a program, a Go program built by `heddle go`, a server under a
-steering policy, an enclave of an agent, a share of CPUs, or a process that is named. Rates count inputs:
-requests, events, decisions, commits, hand-overs of CPUs, or turns of tasks. The run-queue delay is the 99th
-percentile as root and a mean (~) otherwise. Enter shows a service's executors and threads, and as root who
-ran while they waited.")]
+A row is a Heddle runtime or an event queue of a program, a Go program built by `heddle go`, a
+server under a steering policy, an enclave of an agent, a share of CPUs, or a process that is
+named. Rates count inputs: requests, events, decisions, commits, hand-overs of CPUs, or turns of
+tasks. The run-queue delay is the 99th percentile as root and a mean (~) otherwise. Enter shows a
+service's executors and threads, and as root who ran while they waited.")]
 pub struct Args {
     /// Show this process with its descendants, too; may be repeated.
     #[arg(long, value_name = "PID")]
