@@ -202,8 +202,8 @@ impl Places {
         places
     }
 
-    /// The workers of a runtime, where a request that waits holds none of them, or the threads of an event queue: any of
-    /// them takes any request.
+    /// The workers of a runtime, where a request that waits holds none of them, or the threads of an event queue: any
+    /// of them takes any request.
     fn with_one_queue(spans: &[&Span], kind: WorkerKind) -> Places {
         let readers: BTreeMap<u32, u32> =
             spans.iter().map(|span| (span.reader, span.process)).collect();

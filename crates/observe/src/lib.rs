@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod cpus;
 mod error;
 mod features;
 mod host;
@@ -28,11 +29,12 @@ mod spans;
 mod switches;
 mod watch;
 
+pub use cpus::cpu_list;
 pub use error::ObserveError;
 pub use features::{Feature, probe};
 pub use recording::{
     Burst, Group, Host, Lost, Protocol, Recording, RecordingError, Service, Socket, ThreadUse,
-    Window, cpu_list,
+    Window,
 };
 pub use runtime::{Runtime, RuntimeKind};
 pub use service::Target;

@@ -5,7 +5,7 @@ use std::fs;
 use object::{Object as _, ObjectSection as _, ReadCache};
 use serde::{Deserialize, Serialize};
 
-use crate::cpu_list;
+use crate::cpus::cpu_list;
 
 /// A runtime: its workers run the tasks of a process as a policy says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
