@@ -16,6 +16,9 @@ use crate::{AdviseError, quantile};
 /// The quantile that is looked at if no limit is given.
 const USUAL: f64 = 0.99;
 
+/// The share of waiting that may be for CPUs if a model does not replay them.
+const FOR_CPUS: f64 = 0.2;
+
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
@@ -187,15 +190,20 @@ fn explain(model: &Model, quantile: f64) -> Result<(SelfCheck, bool), AdviseErro
     let mut quantiles = vec![0.5, 0.9, quantile];
     quantiles.retain(|&share| share <= quantile);
     quantiles.dedup();
+    let check = |cpus| SelfCheck::of(model, cpus, &quantiles);
+    let ample = check(Cpus::Ample)?;
     // A runtime's workers are its CPUs.
-    let only_ample = model.runtime.is_some();
-    let host = SelfCheck::of(model, if only_ample { Cpus::Ample } else { Cpus::Host }, &quantiles)?;
-    if host.passes() || only_ample {
-        let passes = host.passes();
-        return Ok((host, passes));
+    if model.runtime.is_some() {
+        let passes = ample.passes();
+        return Ok((ample, passes));
     }
-    let ample = SelfCheck::of(model, Cpus::Ample, &quantiles)?;
-    match (ample.passes(), ample.deviation() <= host.deviation()) {
+    let host = check(Cpus::Host)?;
+    if host.passes() {
+        return Ok((host, true));
+    }
+    // To take waits for CPUs as observed explains the present, but not what changes them.
+    let explains = ample.passes() && model.waits_for_cpus() < FOR_CPUS;
+    match (explains, ample.deviation() <= host.deviation() && !ample.passes()) {
         (true, _) => Ok((ample, true)),
         (false, true) => Ok((ample, false)),
         (false, false) => Ok((host, false)),

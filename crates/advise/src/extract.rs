@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use heddle_core::Ns;
-use heddle_observe::{Group, Protocol, Recording, Socket, Span};
+use heddle_observe::{Group, Protocol, Recording, Socket, Span, ThreadUse};
 
 use crate::classes;
 use crate::model::{ClassOfRequests, Model, Neighbour, Queue, Request, Worker, WorkerKind};
@@ -69,6 +69,7 @@ pub fn model(recording: &Recording, port: Option<u16>, edge: Option<Ns>) -> Mode
         wake,
         wake_on_cpu,
         turnaround,
+        run_queue: run_queue(recording),
         group: own_group(recording),
         neighbours: neighbours(recording),
     }
@@ -306,6 +307,12 @@ fn delays(spans: &[&Span]) -> Delays {
         *last = (*last).max(span.answered);
     }
     delays
+}
+
+fn run_queue(recording: &Recording) -> Ns {
+    let own = |thread: &&ThreadUse| recording.service.processes.contains(&thread.process);
+    let times = recording.threads.iter().filter(own).map(|thread| thread.run_queue);
+    times.fold(Ns::ZERO, |sum, time| sum + time)
 }
 
 fn own_group(recording: &Recording) -> Group {

@@ -38,6 +38,8 @@ pub struct Model {
     pub wake_on_cpu: Vec<Ns>,
     /// How long workers took from an answer to the next request that waited, as measured.
     pub turnaround: Vec<Ns>,
+    /// For how long its threads were runnable and did not run.
+    pub run_queue: Ns,
     /// The group as a part of which it shares CPUs.
     pub group: Group,
     /// The other threads on its CPUs.
@@ -196,6 +198,14 @@ impl Model {
         let wanted =
             self.requests.iter().filter(|r| class.is_none_or(|c| usize::from(r.class) == c));
         wanted.map(|request| request.response).collect()
+    }
+
+    /// Returns which share of the time that requests waited may have been for CPUs: that in which threads did not run
+    /// though they were runnable.
+    #[must_use]
+    pub fn waits_for_cpus(&self) -> f64 {
+        let waited = self.requests.iter().map(|r| (r.response - r.demand()).as_secs_f64());
+        self.run_queue.as_secs_f64() / waited.sum::<f64>().max(1e-9)
     }
 
     /// Returns the length of the trace, from its first arrival to its last.

@@ -187,6 +187,12 @@ fn event_loops_of_one_process_could_share_a_queue() {
     let more = advice.with_effort().unwrap_or_else(|| panic!("other code helps: {options:?}"));
     assert_eq!((&more.change, more.effort), (&Change::EventQueue, Effort::Code));
     assert!(more.apply.is_none() && more.ratio.low > 2.0, "{more:?}");
+    // Its CPUs, replayed, do not explain it; if it waits for them, nothing else does.
+    let mut waits = recording.clone();
+    let (process, run_queue) = (FIRST_PROCESS, Ns::from_secs(1_000_000));
+    waits.threads.push(ThreadUse { process, run_queue, ..ThreadUse::default() });
+    let declined = ask(&waits, "p90 < 20ms").declined;
+    assert!(matches!(declined, Some(Decline::Unexplained { .. })), "{declined:?}");
     // It has one already.
     let mut shared = recording.clone();
     shared.service.event_queue = Some("hybrid".into());
