@@ -66,7 +66,14 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-sim", &[&["heddle-core", "heddle-policies", "heddle-metrics"]]),
     (
         "heddle-advise",
-        &[&["heddle-observe", "heddle-sim", "heddle-steer", "heddle-core", "heddle-policies"]],
+        &[&[
+            "heddle-observe",
+            "heddle-sim",
+            "heddle-steer",
+            "heddle-sys",
+            "heddle-core",
+            "heddle-policies",
+        ]],
     ),
     ("heddle", &[LAYERS, FOUNDATIONS]),
     ("heddle-libevent", &[&["heddle-core", "heddle-events"]]),

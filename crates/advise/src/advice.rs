@@ -191,9 +191,9 @@ fn explain(model: &Model, quantile: f64) -> Result<(SelfCheck, bool), AdviseErro
     quantiles.retain(|&share| share <= quantile);
     quantiles.dedup();
     let check = |cpus| SelfCheck::of(model, cpus, &quantiles);
-    let ample = check(Cpus::Ample)?;
     // A runtime's workers are its CPUs.
     if model.runtime.is_some() {
+        let ample = check(Cpus::Ample)?;
         let passes = ample.passes();
         return Ok((ample, passes));
     }
@@ -201,13 +201,13 @@ fn explain(model: &Model, quantile: f64) -> Result<(SelfCheck, bool), AdviseErro
     if host.passes() {
         return Ok((host, true));
     }
-    // To take waits for CPUs as observed explains the present, but not what changes them.
-    let explains = ample.passes() && model.waits_for_cpus() < FOR_CPUS;
-    match (explains, ample.deviation() <= host.deviation() && !ample.passes()) {
-        (true, _) => Ok((ample, true)),
-        (false, true) => Ok((ample, false)),
-        (false, false) => Ok((host, false)),
+    let ample = check(Cpus::Ample)?;
+    if ample.passes() {
+        // To take waits for CPUs as observed explains the present, but not what changes them.
+        let explains = model.waits_for_cpus() < FOR_CPUS;
+        return Ok((if explains { ample } else { host }, explains));
     }
+    Ok((if ample.deviation() <= host.deviation() { ample } else { host }, false))
 }
 
 fn predictions(

@@ -1,10 +1,11 @@
 //! Replays a model under a change.
 
 use heddle_core::{Class, CpuId, CpuSet, Ns, Rng};
-use heddle_observe::{Protocol, Runtime, cpu_list};
+use heddle_observe::{Protocol, Runtime};
 use heddle_sim::service::{self, Background, Delays, Phase, Service, Steer};
 use heddle_steer::native::{NativePolicy, Simulated};
 use heddle_steer::policy::split_params;
+use heddle_sys::cpu_list;
 use serde::{Deserialize, Serialize};
 
 use crate::AdviseError;
@@ -53,7 +54,8 @@ fn describe<'p>(
     if let Some(runtime) = &model.runtime {
         return tasks(model, runtime, requests, change, seed);
     }
-    let (queues, workers) = places(model, change);
+    let weights = Weights::of(model, change);
+    let (queues, workers) = places(model, change, &weights);
     let count = match cpus {
         Cpus::Ample => workers.len().max(1),
         Cpus::Host => model.host.cpus.max(1) as usize,
@@ -73,7 +75,7 @@ fn describe<'p>(
                 ..worker
             })
             .collect(),
-        others: if cpus == Cpus::Host { others(model, change, count) } else { vec![] },
+        others: if cpus == Cpus::Host { others(model, &weights, count) } else { vec![] },
         requests: requests.iter().map(|request| replayed(request, cpus, change)).collect(),
         steer: match change {
             // The hash spreads connections over all workers anew.
@@ -140,8 +142,7 @@ fn only(cpu: usize) -> CpuSet {
 }
 
 /// Returns the number of queues, and the workers on them.
-fn places(model: &Model, change: &Change) -> (usize, Vec<service::Worker>) {
-    let weights = Weights::of(model, change);
+fn places(model: &Model, change: &Change, weights: &Weights<'_>) -> (usize, Vec<service::Worker>) {
     let count = model.host.cpus.max(1) as usize;
     let worker = |queue, kind, like: &Worker| service::Worker {
         queue,
@@ -178,7 +179,8 @@ fn places(model: &Model, change: &Change) -> (usize, Vec<service::Worker>) {
 /// Returns the CPUs of a list that a host of `count` CPUs has; all of them if it names none.
 fn allowed(list: &str, count: usize) -> CpuSet {
     let mut set = CpuSet::EMPTY;
-    let named = cpu_list(list).into_iter().filter_map(|cpu| u16::try_from(cpu).ok());
+    let named = cpu_list::parse(list).unwrap_or_default();
+    let named = named.into_iter().filter_map(|cpu| u16::try_from(cpu).ok());
     named.filter(|cpu| usize::from(*cpu) < count).for_each(|cpu| set.insert(CpuId(cpu)));
     if set.is_empty() { CpuSet::first(count) } else { set }
 }
@@ -243,8 +245,7 @@ fn lower_half(times: &[Ns]) -> Vec<Ns> {
     times
 }
 
-fn others(model: &Model, change: &Change, cpus: usize) -> Vec<Background> {
-    let weights = Weights::of(model, change);
+fn others(model: &Model, weights: &Weights<'_>, cpus: usize) -> Vec<Background> {
     let loud = model.neighbours.iter().filter(|one| one.share >= NOTICEABLE);
     let background = |one: &Neighbour| Background {
         bursts: bursts(one),

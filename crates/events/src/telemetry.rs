@@ -5,7 +5,7 @@
 //! there is no slot count in private memory of the same form, as all do if other processes do not see the page.
 
 use heddle_core::Ns;
-use heddle_telemetry::{Counters, Layout, Page};
+use heddle_telemetry::{Counters, Layout, Page, WORKERS_APART, of_workers};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -44,9 +44,6 @@ const _: () = assert!(OF_WORKERS.len() == Count::Busy as usize + 1);
 const OF_QUEUE: [(&str, &str); 2] =
     [("heddle_events_lost_total", ""), ("heddle_events_workers", "")];
 
-/// Counters from one worker's to the next: whole cache lines.
-const APART: usize = 16;
-
 /// Workers that have a slot: two threads for each CPU, and a few.
 static SLOTS: LazyLock<usize> =
     LazyLock::new(|| 2 * std::thread::available_parallelism().map_or(1, usize::from) + 14);
@@ -66,16 +63,6 @@ fn labels(policy: &str) -> String {
     format!("layer=events,policy={}", policy.split(':').next().unwrap_or_default())
 }
 
-/// Returns the counters of so many workers, with the labels of each.
-fn names(labels: &[String]) -> Vec<(&'static str, &str)> {
-    let mut names = vec![("", ""); labels.len() * APART];
-    for (slot, labels) in labels.iter().enumerate() {
-        let counters = OF_WORKERS.iter().zip(&mut names[slot * APART..]);
-        counters.for_each(|(name, counter)| *counter = (*name, labels.as_str()));
-    }
-    names
-}
-
 impl Telemetry {
     /// Makes the page of a queue under `policy`; one that other processes see if `seen`.
     ///
@@ -85,22 +72,13 @@ impl Telemetry {
     pub fn new(policy: &str, seen: bool) -> io::Result<Telemetry> {
         let slots = *SLOTS;
         let of_slots: Vec<String> = (0..slots).map(|slot| format!("worker={slot}")).collect();
-        let mut counters = names(&of_slots);
+        let mut counters = of_workers(&OF_WORKERS, &of_slots);
         counters.extend(OF_QUEUE);
         let labels = labels(policy);
         let layout = Layout { labels: &labels, counters: &counters, ..Layout::default() };
-        let public = match seen {
-            true => {
-                Page::create(&layout).map_err(|error| format!("no page could be made: {error}"))
-            }
-            false => Err("HEDDLE_TELEMETRY=off, or the builder's `telemetry(false)`".to_owned()),
-        };
-        let (page, unseen) = match public {
-            Ok(page) => (page, None),
-            Err(why) => (Page::private(&layout)?, Some(why)),
-        };
+        let (page, unseen) = Page::open(&layout, seen)?;
         let page = Arc::new(page);
-        let of_queue = Counters::of(&page, slots * APART);
+        let of_queue = Counters::of(&page, slots * WORKERS_APART);
         let taken = (0..slots).map(|_| AtomicBool::new(false)).collect();
         Ok(Telemetry { page, of_queue, taken, unseen })
     }
@@ -117,7 +95,7 @@ impl Telemetry {
         match self.taken.iter().position(take) {
             Some(slot) => {
                 let slots = Arc::clone(&self.taken);
-                Ok(WorkerCounts::new(&self.page, slot * APART, Some((slots, slot))))
+                Ok(WorkerCounts::new(&self.page, slot * WORKERS_APART, Some((slots, slot))))
             }
             None => WorkerCounts::private(),
         }
@@ -164,7 +142,7 @@ impl WorkerCounts {
     /// Returns counters that no other process sees.
     fn private() -> io::Result<WorkerCounts> {
         let labels = [String::new()];
-        let layout = Layout { counters: &names(&labels), ..Layout::default() };
+        let layout = Layout { counters: &of_workers(&OF_WORKERS, &labels), ..Layout::default() };
         Ok(WorkerCounts::new(&Arc::new(Page::private(&layout)?), 0, None))
     }
 

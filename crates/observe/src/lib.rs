@@ -16,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 mod budget;
-mod cpus;
 mod error;
 mod features;
 mod host;
@@ -29,7 +28,6 @@ mod spans;
 mod switches;
 mod watch;
 
-pub use cpus::cpu_list;
 pub use error::ObserveError;
 pub use features::{Feature, probe};
 pub use recording::{

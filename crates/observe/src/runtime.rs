@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use heddle_sys::cpu_list;
+use heddle_telemetry::Reader;
 use object::{Object as _, ObjectSection as _, ReadCache};
 use serde::{Deserialize, Serialize};
-
-use crate::cpus::cpu_list;
 
 /// A runtime: its workers run the tasks of a process as a policy says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,21 +40,17 @@ const TAG: &[u8] = b"build\t-tags=heddle";
 impl Runtime {
     /// What Heddle's scheduler in Go programs does by default (`docs/go`).
     pub const OF_HEDDLE_GO: &str = "two-queue:quantum=100us";
-
-    /// Returns the runtime of a process: Heddle's, if its page shows one, or Go's.
-    pub(crate) fn of(process: u32) -> Option<Runtime> {
-        heddles(process).or_else(|| go(process))
-    }
 }
 
-/// Returns the policy of the event queue of a process, if its page shows one.
-pub(crate) fn event_queue(process: u32) -> Option<String> {
-    let pages = heddle_telemetry::find(process).ok()?;
-    pages.iter().find_map(|page| policy(page, "events"))
+/// Returns the runtime of a process, Heddle's if its pages show one or else Go's, and the policy of the event queue
+/// that its pages show.
+pub(crate) fn of(process: u32) -> (Option<Runtime>, Option<String>) {
+    let pages = heddle_telemetry::find(process).unwrap_or_default();
+    let runtime = heddles(process, &pages).or_else(|| go(process));
+    (runtime, pages.iter().find_map(|page| policy(page, "events")))
 }
 
-fn heddles(process: u32) -> Option<Runtime> {
-    let pages = heddle_telemetry::find(process).ok()?;
+fn heddles(process: u32, pages: &[Reader]) -> Option<Runtime> {
     pages.iter().find_map(|page| {
         let policy = policy(page, "runtime")?;
         let counters = page.counters();
@@ -65,11 +61,8 @@ fn heddles(process: u32) -> Option<Runtime> {
 }
 
 /// Returns the policy that a page names, if it is one of `layer`.
-fn policy(page: &heddle_telemetry::Reader, layer: &str) -> Option<String> {
-    let labels = page.labels();
-    let labels = labels.split(',').filter_map(|label| label.split_once('='));
-    let value = |key| labels.clone().find(|(name, _)| *name == key).map(|(_, value)| value);
-    (value("layer") == Some(layer)).then(|| value("policy").map(str::to_string)).flatten()
+fn policy(page: &Reader, layer: &str) -> Option<String> {
+    page.label("policy").filter(|_| page.label("layer").as_deref() == Some(layer))
 }
 
 /// Reads the section that Go writes into programs, and not the rest of them.
@@ -97,7 +90,7 @@ fn max_procs(environment: &[u8]) -> Option<usize> {
 fn allowed_cpus(process: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    list.map_or(1, |list| cpu_list(list.trim()).len()).max(1)
+    list.and_then(|list| cpu_list::parse(list).ok()).map_or(1, |cpus| cpus.len()).max(1)
 }
 
 #[cfg(test)]
@@ -107,7 +100,7 @@ mod tests {
     #[test]
     fn a_runtime_is_known_by_its_page() {
         let own = std::process::id();
-        assert_eq!(Runtime::of(own), None);
+        assert_eq!(of(own), (None, None));
         let layout = heddle_telemetry::Layout {
             labels: "layer=runtime,policy=fifo,runtime=shop",
             counters: &[("heddle_runtime_workers", "")],
@@ -116,11 +109,10 @@ mod tests {
         let page = heddle_telemetry::Page::create(&layout).unwrap();
         page.counter(0).add(1);
         let wanted = Runtime { kind: RuntimeKind::Heddle, policy: "fifo".into(), workers: 1 };
-        assert_eq!(Runtime::of(own), Some(wanted));
-        assert_eq!(event_queue(own), None);
+        assert_eq!(of(own), (Some(wanted.clone()), None));
         let layout = heddle_telemetry::Layout { labels: "layer=events,policy=hybrid", ..layout };
         let _queue = heddle_telemetry::Page::create(&layout).unwrap();
-        assert_eq!(event_queue(own).as_deref(), Some("hybrid"));
+        assert_eq!(of(own), (Some(wanted), Some("hybrid".into())));
     }
 
     #[test]

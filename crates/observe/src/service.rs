@@ -17,7 +17,7 @@ use crate::runtime;
 use crate::switches::readable;
 use serde::{Deserialize, Serialize};
 
-use crate::{ObserveError, Protocol, Runtime, Service, Socket};
+use crate::{ObserveError, Protocol, Service, Socket};
 
 /// What to watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,10 +72,13 @@ pub(crate) fn find(target: &Target) -> Result<Resolved, ObserveError> {
     };
     let shares_ports = tables.others_serve(&all, &sockets);
     let first = target.processes.first().or(members.first()).copied().unwrap_or_default();
+    let engines = members.iter().map(|process| runtime::of(*process));
+    let (runtime, event_queue) =
+        engines.fold((None, None), |(runtime, queue), one| (runtime.or(one.0), queue.or(one.1)));
     let service = Service {
         name: name_of(first),
-        event_queue: members.iter().find_map(|process| runtime::event_queue(*process)),
-        runtime: members.iter().find_map(|process| Runtime::of(*process)),
+        event_queue,
+        runtime,
         processes: members.into_iter().collect(),
         sockets: sockets.into_values().collect(),
         ..Service::default()

@@ -7,7 +7,7 @@
 use crate::cpu_time::Meter;
 use crate::trace::Trace;
 use heddle_core::{Event, Ns};
-use heddle_telemetry::{Counter, Cursor, Layout, Page, RingWriter};
+use heddle_telemetry::{Counter, Cursor, Layout, Page, RingWriter, WORKERS_APART, of_workers};
 use std::io;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -71,9 +71,6 @@ const OTHERS: [(&str, &str); 4] = [
 ];
 
 const _: () = assert!(size_of::<OtherCounters>() == OTHERS.len() * size_of::<Counter>());
-
-/// Counters from one worker's to the next: whole cache lines.
-const APART: usize = 16;
 
 /// A worker's counters, and its meter.
 #[derive(Debug)]
@@ -147,31 +144,18 @@ impl Telemetry {
     ) -> io::Result<Telemetry> {
         let places = places(cpus);
         let queues = if cfg!(virtual_time) { 1 } else { queues };
-        let of_workers: Vec<String> = (0..places).map(|n| format!("worker={n}")).collect();
+        let labels_of_workers: Vec<String> = (0..places).map(|n| format!("worker={n}")).collect();
         let of_rings: Vec<String> = (0..queues).map(|n| format!("queue={n}")).collect();
-        let mut counters = vec![("", ""); places * APART];
-        for (worker, labels) in of_workers.iter().enumerate() {
-            let names = OF_WORKERS.iter().zip(&mut counters[worker * APART..]);
-            names.for_each(|(name, counter)| *counter = (name, labels));
-        }
+        let mut counters = of_workers(&OF_WORKERS, &labels_of_workers);
         counters.extend(OTHERS);
         let rings: Vec<_> =
             of_rings.iter().map(|labels| ("heddle_runtime_events", &labels[..])).collect();
         let (histograms, ring_events) = (&[][..], ring_events(queues));
         let (counters, rings) = (&counters[..], &rings[..]);
         let layout = Layout { labels, counters, histograms, rings, ring_events, marks: MARKS };
-        let public = match seen {
-            true => {
-                Page::create(&layout).map_err(|error| format!("no page could be made: {error}"))
-            }
-            false => Err("HEDDLE_TELEMETRY=off, or the builder's `telemetry(false)`".to_owned()),
-        };
-        let (page, unseen) = match public {
-            Ok(page) => (page, None),
-            Err(why) => (Page::private(&layout)?, Some(why)),
-        };
+        let (page, unseen) = Page::open(&layout, seen)?;
         let page: &'static Page = Box::leak(Box::new(page));
-        let first = places * APART;
+        let first = places * WORKERS_APART;
         // SAFETY: so many counters, with the alignment of one, and in the same order.
         let others = unsafe { &*page.counters(first..first + OTHERS.len()).as_ptr().cast() };
         let (page, taken, recording) = (page.into(), AtomicUsize::new(0), Mutex::default());
@@ -188,7 +172,7 @@ impl Telemetry {
     pub(crate) fn worker(&self) -> Option<&'static WorkerCounters> {
         self.others().workers.add_shared(1);
         let place = self.taken.fetch_add(1, Ordering::Relaxed);
-        let first = place.min(self.places) * APART;
+        let first = place.min(self.places) * WORKERS_APART;
         (place < self.places).then(|| {
             let counters = self.page().counters(first..first + OF_WORKERS.len());
             // SAFETY: as in `new`.

@@ -42,6 +42,25 @@ pub struct Layout<'a> {
     pub marks: usize,
 }
 
+/// Counters from one worker's to the next: whole cache lines.
+pub const WORKERS_APART: usize = 16;
+
+/// Returns the counters of workers for a [`Layout`], those of each [`WORKERS_APART`] from the last one's: `names`, with
+/// each worker's labels.
+///
+/// # Panics
+/// If there are more names than that.
+#[must_use]
+pub fn of_workers<'a>(names: &[&'a str], labels: &'a [String]) -> Vec<(&'a str, &'a str)> {
+    assert!(names.len() <= WORKERS_APART, "{} counters of a worker", names.len());
+    let mut counters = vec![("", ""); labels.len() * WORKERS_APART];
+    for (worker, labels) in labels.iter().enumerate() {
+        let of_worker = names.iter().zip(&mut counters[worker * WORKERS_APART..]);
+        of_worker.for_each(|(name, counter)| *counter = (*name, labels.as_str()));
+    }
+    counters
+}
+
 /// The beginning of a page.
 #[repr(C, align(128))]
 pub(crate) struct Header {

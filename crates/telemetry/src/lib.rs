@@ -63,7 +63,7 @@ pub use counters::Counters;
 #[cfg(not(loom))]
 pub use find::{find, scan};
 #[cfg(not(loom))]
-pub use layout::Layout;
+pub use layout::{Layout, WORKERS_APART, of_workers};
 #[cfg(not(loom))]
 pub use page::{Page, RingWriter, is_wanted};
 #[cfg(not(loom))]

@@ -81,6 +81,22 @@ pub struct Page {
 }
 
 impl Page {
+    /// Makes a page that other processes of the user find if they shall see it (`seen`); if not, or if the system has
+    /// no descriptor or memory for that, a private one, and returns why.
+    ///
+    /// # Errors
+    /// Those of [`Page::private`].
+    pub fn open(layout: &Layout<'_>, seen: bool) -> io::Result<(Page, Option<String>)> {
+        let public = match seen {
+            true => Page::create(layout).map_err(|error| format!("no page could be made: {error}")),
+            false => Err("HEDDLE_TELEMETRY=off, or the builder's `telemetry(false)`".to_owned()),
+        };
+        match public {
+            Ok(page) => Ok((page, None)),
+            Err(why) => Ok((Page::private(layout)?, Some(why))),
+        }
+    }
+
     /// Makes a page that other processes of the user find.
     ///
     /// # Errors

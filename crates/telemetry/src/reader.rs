@@ -161,6 +161,14 @@ impl Reader {
         self.memory.shape().rings > 0
     }
 
+    /// Returns the value of one of the labels of everything here; `None` if there is none of that name.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<String> {
+        let labels = self.labels();
+        let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(name, _)| *name == key).map(|(_, value)| value.into())
+    }
+
     /// Returns the counters that the process uses.
     #[must_use]
     pub fn counters(&self) -> Vec<Metric<u64>> {

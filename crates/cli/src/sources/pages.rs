@@ -26,7 +26,7 @@ impl Page {
 
     /// Returns one of the labels of everything in it; empty if it has none of that name.
     pub fn label(&self, key: &str) -> String {
-        label(&self.reader, key)
+        self.reader.label(key).unwrap_or_default()
     }
 
     /// What tells it from all other pages.
@@ -67,16 +67,10 @@ impl Pages {
 }
 
 fn page(reader: Reader) -> Option<Page> {
-    let (identity, layer) = (reader.identity().ok()?, label(&reader, "layer"));
+    let (identity, layer) = (reader.identity().ok()?, reader.label("layer").unwrap_or_default());
     let short = match layer == LAYER_AGENT {
-        true => label(&reader, "service"),
+        true => reader.label("service").unwrap_or_default(),
         false => reader.process().map(heddle_sys::processes::Process::name).unwrap_or_default(),
     };
     Some(Page { layer, service: service_name(&short, ""), identity, reader })
-}
-
-fn label(reader: &Reader, key: &str) -> String {
-    let labels = reader.labels();
-    let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(name, _)| *name == key).map_or_else(String::new, |(_, value)| value.into())
 }
