@@ -19,6 +19,7 @@ const FOUNDATIONS: &[&str] = &[
     "heddle-steer-abi",
     "heddle-share",
     "heddle-telemetry",
+    "heddle-netstack",
 ];
 /// The four layers.
 const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];
@@ -46,6 +47,10 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-sys", &[&["heddle-core"]]),
     ("heddle-sync", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-bpf", &[&["heddle-sys"]]),
+    (
+        "heddle-netstack",
+        &[&["heddle-core", "heddle-sys", "heddle-sync", "heddle-bpf", "heddle-tcp"]],
+    ),
     ("heddle-steer-abi", &[]),
     ("heddle-share", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-telemetry", &[&["heddle-core", "heddle-sys"]]),

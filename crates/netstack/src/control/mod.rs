@@ -1,0 +1,1 @@
+//! What the kernel knows of an interface: its addresses, routes and neighbours.
