@@ -17,6 +17,7 @@ mod lot;
 pub mod park;
 mod poll;
 mod spin;
+mod spin_cell;
 mod wait_list;
 #[cfg(all(test, loom))]
 mod wait_model;
@@ -33,6 +34,7 @@ pub use inbox::{Inbox, InboxNode};
 pub use lot::{Lot, LotLayout, LotNode};
 pub use poll::{HandleLeft, PollEnded, PollWord};
 pub use spin::SpinLock;
+pub use spin_cell::{SpinCell, SpinGuard};
 pub use wait_list::{WaitList, WaitNode};
 pub use wake::WakeWord;
 pub use waker_slot::WakerSlot;

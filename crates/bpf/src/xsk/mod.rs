@@ -7,7 +7,7 @@
 //! its own umem. A socket gets only frames of its own queue.
 //!
 //! - **I1** Every frame is in exactly one place: with the kernel to be filled or in a receive ring, with the kernel
-//!   to be sent, lent to a caller, or free (`frames::Account`).
+//!   to be sent, in reserve with a socket that will send, lent to a caller, or free (`frames::Account`).
 //! - **I2** The fill ring and the completion ring have room for all frames that can ever be in them. A receive ring
 //!   that its socket does not empty fills up, which the kernel counts, and leaves frames for the queue's other sockets.
 //! - **I3** A received frame is lent to the caller's function and cannot be kept: when the function returns, the frame
@@ -22,4 +22,5 @@ mod ring;
 mod socket;
 
 pub use frames::Full;
-pub use socket::{Copying, Counters, Frame, FrameAction, Options, XdpSocket};
+pub use ring::Pending;
+pub use socket::{Copying, Counters, Frame, FrameAction, Options, XdpSocket, kick};

@@ -8,6 +8,7 @@
 use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::xdp::XdpRingOffset;
@@ -17,7 +18,7 @@ use super::memory::Mapping;
 /// A ring of `T`, as seen by one side.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
-    memory: Mapping,
+    memory: Arc<Mapping>,
     producer: usize,
     consumer: usize,
     flags: Option<usize>,
@@ -52,6 +53,7 @@ impl<T: Copy> Ring<T> {
             return Err(io::Error::other("the ring does not fit its memory"));
         }
         let kind = PhantomData;
+        let memory = Arc::new(memory);
         let mut ring =
             Self { memory, producer, consumer, flags, entries, size, mine: 0, theirs: 0, kind };
         ring.mine = ring.counter(producer).load(Ordering::Relaxed);
@@ -59,10 +61,15 @@ impl<T: Copy> Ring<T> {
         Ok(ring)
     }
 
+    /// As consumer: returns a view that tells any thread whether entries wait.
+    pub(super) fn pending(&self) -> Pending {
+        let (producer, consumer) = (self.producer, self.consumer);
+        Pending { memory: Arc::clone(&self.memory), producer, consumer }
+    }
+
     fn counter(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: `new` has checked that `at` is aligned and inside the mapping, which lives as long as `self`; the
-        // kernel uses it as an atomic word too.
-        unsafe { self.memory.base().add(at).cast().as_ref() }
+        // SAFETY: `new` has checked that `at` is aligned and inside the mapping.
+        unsafe { word(&self.memory, at) }
     }
 
     fn entry(&self, number: u32) -> NonNull<T> {
@@ -131,6 +138,36 @@ impl<T: Copy> Ring<T> {
     pub(super) fn needs_wakeup(&self) -> bool {
         self.flags.is_none_or(|at| self.counter(at).load(Ordering::Relaxed) & NEED_WAKEUP != 0)
     }
+}
+
+/// Tells whether frames wait in the receive ring of an [`XdpSocket`](super::XdpSocket): two loads of shared memory, no
+/// lock and no system call, from any thread. It may outlive the socket, and then says what was last true.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    memory: Arc<Mapping>,
+    producer: usize,
+    consumer: usize,
+}
+
+impl Pending {
+    /// Returns whether frames wait that the socket's owner has not taken.
+    #[inline]
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        // SAFETY: the offsets are those of a ring, which has checked them against this mapping.
+        let count = |at| unsafe { word(&self.memory, at) }.load(Ordering::Relaxed);
+        count(self.producer) != count(self.consumer)
+    }
+}
+
+/// Returns the word at `at`, which the kernel uses as an atomic word, too.
+///
+/// # Safety
+/// `at` is a multiple of 4 and four bytes from it on are inside the mapping.
+#[inline]
+unsafe fn word(memory: &Mapping, at: usize) -> &AtomicU32 {
+    // SAFETY: by the caller's promise; the mapping lives as long as the result.
+    unsafe { memory.base().add(at).cast().as_ref() }
 }
 
 fn offset(at: u64) -> usize {
@@ -234,6 +271,18 @@ mod tests {
         pair.share();
         assert_eq!(pair.pop(), Some(1));
         assert!(pair.producer.is_drained());
+    }
+
+    #[test]
+    fn a_view_tells_whether_entries_wait() {
+        let mut pair = Pair::new(4, u32::MAX);
+        let pending = pair.consumer.pending();
+        assert!(!pending.is_ready());
+        assert!(pair.push(1) && pair.push(2) && pending.is_ready());
+        assert_eq!(pair.pop(), Some(1));
+        assert!(pending.is_ready());
+        assert_eq!(pair.pop(), Some(2));
+        assert!(!pending.is_ready());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use super::frames::{Full, Layout};
 use super::memory::Mapping;
 use super::pool::{Shared, ring};
-use super::ring::Ring;
+use super::ring::{Pending, Ring};
 
 /// Whether frames are copied between the driver's memory and the socket's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,12 +114,17 @@ pub struct XdpSocket {
     to_recycle: Vec<u64>,
     /// Frames of the current batch to send.
     to_send: Vec<XdpDesc>,
+    /// Free frames for [`Self::send_with`], so that it locks the pool once for several.
+    reserve: Vec<u64>,
     invalid: u64,
     send_full: u64,
 }
 
 /// Maximum number of send calls per flush; the kernel sends 32 frames per call.
 const MAX_SEND_CALLS: u32 = 64;
+
+/// Maximum number of free frames that a socket keeps in reserve.
+const RESERVE: usize = 16;
 
 impl XdpSocket {
     /// Binds a socket to receive queue `queue` of the interface with index `interface`, in the calling thread's network
@@ -178,6 +183,7 @@ impl XdpSocket {
             shared: Arc::clone(shared),
             to_recycle: Vec::new(),
             to_send: Vec::new(),
+            reserve: Vec::with_capacity(RESERVE),
             invalid: 0,
             send_full: 0,
         })
@@ -259,28 +265,48 @@ impl XdpSocket {
     /// # Errors
     /// [`Full`] if too many wait to be sent, or if the packet is longer than a frame.
     pub fn send(&mut self, packet: &[u8]) -> Result<(), Full> {
+        self.send_with(packet.len(), |frame| frame.copy_from_slice(packet))
+    }
+
+    /// Queues a packet of `length` bytes that `write` builds in its frame, from the Ethernet header on;
+    /// [`Self::flush`] sends it. The bytes are those of an earlier packet before that.
+    ///
+    /// # Errors
+    /// [`Full`] if too many wait to be sent, or if the packet is longer than a frame.
+    pub fn send_with(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> Result<(), Full> {
         let layout = self.shared.layout;
-        let length = u32::try_from(packet.len()).map_err(|_| Full)?;
-        if layout.frame_of(0, length).is_none() {
+        let len = u32::try_from(length).map_err(|_| Full)?;
+        if layout.frame_of(0, len).is_none() {
             return Err(Full);
         }
-        let start = self.frame_to_send().inspect_err(|_| self.send_full += 1)?;
-        let desc = XdpDesc { addr: start, len: length, options: XdpDescOptions::empty() };
-        // SAFETY: the account has just given this frame to this call, and the kernel gets it only below (I1).
-        let frame = unsafe { lend(&self.shared.memory, layout.end_of(start), desc) };
-        frame.room[..packet.len()].copy_from_slice(packet);
+        let addr = self.frame_to_send().inspect_err(|_| self.send_full += 1)?;
+        let desc = XdpDesc { addr, len, options: XdpDescOptions::empty() };
+        // SAFETY: the account has given this frame to this socket, and the kernel gets it only below (I1).
+        let mut frame = unsafe { lend(&self.shared.memory, layout.end_of(addr), desc) };
+        write(frame.bytes_mut());
         let pushed = self.transmit.push(desc);
         debug_assert!(pushed, "there was room");
         Ok(())
     }
 
+    /// Takes a frame from the reserve, which it fills from the pool.
     fn frame_to_send(&mut self) -> Result<u64, Full> {
         if self.transmit.room(1) == 0 {
             return Err(Full);
         }
-        let mut pool = self.shared.pool();
-        pool.reap(self.shared.layout);
-        pool.account.next_to_send()
+        if self.reserve.is_empty() {
+            let mut pool = self.shared.pool();
+            pool.reap(self.shared.layout);
+            let frames = std::iter::from_fn(|| pool.account.next_to_send().ok());
+            self.reserve.extend(frames.take(RESERVE));
+        }
+        self.reserve.pop().ok_or(Full)
+    }
+
+    /// Returns a view that tells any thread whether frames wait to be received.
+    #[must_use]
+    pub fn pending(&self) -> Pending {
+        self.receive.pending()
     }
 
     /// Makes the kernel send the queued packets. The next call retries those that it cannot accept now.
@@ -293,15 +319,18 @@ impl XdpSocket {
             if self.transmit.is_drained() || !self.transmit.needs_wakeup() {
                 break;
             }
-            match send(&self.fd, &[], SendFlags::DONTWAIT) {
-                // It has sent its batch, and there is more.
-                Ok(_) | Err(Errno::AGAIN) => {}
-                Err(Errno::BUSY | Errno::NOBUFS | Errno::INTR) => break,
-                Err(error) => return Err(error.into()),
+            if !kick(self.fd.as_fd())? {
+                break;
             }
         }
         self.shared.pool().reap(self.shared.layout);
         Ok(())
+    }
+
+    /// Shows the queued packets to the kernel. Returns whether it must be told ([`kick`]) to send them.
+    pub fn publish(&mut self) -> bool {
+        self.transmit.publish();
+        !self.transmit.is_drained() && self.transmit.needs_wakeup()
     }
 
     /// Waits until frames have arrived or `limit` has passed. Returns whether any have arrived.
@@ -347,9 +376,31 @@ impl XdpSocket {
     }
 }
 
+impl Drop for XdpSocket {
+    fn drop(&mut self) {
+        // The queue's other sockets can use the frames that this one has not.
+        let mut pool = self.shared.pool();
+        self.reserve.drain(..).for_each(|frame| pool.account.sent(frame));
+    }
+}
+
 impl AsFd for XdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Makes the kernel send packets that an AF_XDP socket has published: up to 32, or a driver's batch. It may run beside
+/// any other use of the socket. Returns false if the kernel cannot accept more now.
+///
+/// # Errors
+/// The kernel's: `ENETDOWN` or `ENXIO` if the interface is down or gone.
+pub fn kick(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    match send(socket, &[], SendFlags::DONTWAIT) {
+        // It has sent its batch, and there is more.
+        Ok(_) | Err(Errno::AGAIN) => Ok(true),
+        Err(Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
