@@ -105,6 +105,7 @@ impl Account {
     }
 
     /// Returns the number of frames being sent.
+    #[cfg(test)]
     pub(super) fn sending(&self) -> u32 {
         self.sending
     }

@@ -15,12 +15,16 @@
 //! - **I4** The kernel's descriptors are checked before memory is accessed: an address outside the umem is counted, not
 //!   read.
 
+mod frame;
 mod frames;
 mod memory;
 mod pool;
 mod ring;
+mod sender;
 mod socket;
 
+pub use frame::Frame;
 pub use frames::Full;
 pub use ring::Pending;
-pub use socket::{Copying, Counters, Frame, FrameAction, Options, XdpSocket, kick};
+pub use sender::{Sender, kick};
+pub use socket::{Copying, Counters, FrameAction, Options, XdpSocket};

@@ -12,12 +12,13 @@ use rustix::net::xdp::{
     SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING,
     XDP_PGOFF_TX_RING, XdpDesc, XdpDescOptions, XdpOptionsFlags,
 };
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv};
 
+use super::frame::{Frame, lend};
 use super::frames::{Full, Layout};
-use super::memory::Mapping;
 use super::pool::{Shared, ring};
 use super::ring::{Pending, Ring};
+use super::sender::{Sender, kick};
 
 /// Whether frames are copied between the driver's memory and the socket's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,36 +59,6 @@ pub enum FrameAction {
     Send,
 }
 
-/// A received frame, lent to the function that processes it.
-#[derive(Debug)]
-pub struct Frame<'a> {
-    /// From the start of the packet to the end of the frame.
-    room: &'a mut [u8],
-    length: usize,
-}
-
-impl Frame<'_> {
-    /// Returns the packet, from the Ethernet header on.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.room[..self.length]
-    }
-
-    /// Returns the packet for changing it.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.room[..self.length]
-    }
-
-    /// Changes the packet's length to `length` bytes. Returns false if this does not fit the frame.
-    pub fn resize(&mut self, length: usize) -> bool {
-        let fits = length <= self.room.len();
-        if fits {
-            self.length = length;
-        }
-        fits
-    }
-}
-
 /// Counts of frames since the socket was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -107,24 +78,17 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct XdpSocket {
     receive: Ring<XdpDesc>,
-    transmit: Ring<XdpDesc>,
+    sender: Sender,
     fd: OwnedFd,
-    shared: Arc<Shared>,
     /// Frames of the current batch to recycle.
     to_recycle: Vec<u64>,
     /// Frames of the current batch to send.
     to_send: Vec<XdpDesc>,
-    /// Free frames for [`Self::send_with`], so that it locks the pool once for several.
-    reserve: Vec<u64>,
     invalid: u64,
-    send_full: u64,
 }
 
 /// Maximum number of send calls per flush; the kernel sends 32 frames per call.
 const MAX_SEND_CALLS: u32 = 64;
-
-/// Maximum number of free frames that a socket keeps in reserve.
-const RESERVE: usize = 16;
 
 impl XdpSocket {
     /// Binds a socket to receive queue `queue` of the interface with index `interface`, in the calling thread's network
@@ -178,14 +142,11 @@ impl XdpSocket {
         let at = sockopt::xdp_mmap_offsets(&fd)?;
         Ok(Self {
             receive: ring(&fd, &at.rx, XDP_PGOFF_RX_RING, entries)?,
-            transmit: ring(&fd, &at.tx, XDP_PGOFF_TX_RING, entries)?,
+            sender: Sender::new(ring(&fd, &at.tx, XDP_PGOFF_TX_RING, entries)?, shared),
             fd,
-            shared: Arc::clone(shared),
             to_recycle: Vec::new(),
             to_send: Vec::new(),
-            reserve: Vec::with_capacity(RESERVE),
             invalid: 0,
-            send_full: 0,
         })
     }
 
@@ -205,20 +166,54 @@ impl XdpSocket {
         max: usize,
         mut each: impl FnMut(&mut Frame<'_>) -> FrameAction,
     ) -> io::Result<usize> {
+        let count = self.take(max, |frame, _| each(frame));
+        let wake = self.finish_batch(count);
+        if self.publish() {
+            self.flush()?;
+        }
+        if wake { self.wake_receiver() } else { Ok(()) }.map(|()| count)
+    }
+
+    /// Passes up to `max` received frames to `each`, with the sender for answers, and returns their number. Answers
+    /// are sent by [`Self::publish`] and [`kick`], or by [`Self::flush`].
+    ///
+    /// # Errors
+    /// The kernel's, from waking it.
+    pub fn exchange(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(&[u8], &mut Sender),
+    ) -> io::Result<usize> {
+        let count = self.take(max, |frame, sender| {
+            each(frame.bytes(), sender);
+            FrameAction::Recycle
+        });
+        if count > 0 && self.finish_batch(count) {
+            self.wake_receiver()?;
+        }
+        Ok(count)
+    }
+
+    /// Takes up to `max` received frames; [`Self::finish_batch`] recycles or sends them.
+    fn take(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(&mut Frame<'_>, &mut Sender) -> FrameAction,
+    ) -> usize {
+        let shared = Arc::clone(&self.sender.shared);
         let mut count = 0;
         while count < max {
             let Some(full) = self.receive.pop() else { break };
             count += 1;
-            let Some(start) = self.shared.layout.frame_of(full.addr, full.len) else {
+            let Some(start) = shared.layout.frame_of(full.addr, full.len) else {
                 // The frame is lost to this queue: it cannot be identified.
                 self.invalid += 1;
                 continue;
             };
-            let end = self.shared.layout.end_of(start);
             // SAFETY: the kernel has given this frame to this socket, which passes it on only below (I1).
-            let mut frame = unsafe { lend(&self.shared.memory, end, full) };
-            let then = each(&mut frame);
-            let length = u32::try_from(frame.length).unwrap_or(0);
+            let mut frame = unsafe { lend(&shared.memory, shared.layout.end_of(start), full) };
+            let then = each(&mut frame, &mut self.sender);
+            let length = u32::try_from(frame.len()).unwrap_or(0);
             match then {
                 FrameAction::Recycle => self.to_recycle.push(start),
                 FrameAction::Send => self.to_send.push(XdpDesc {
@@ -229,78 +224,42 @@ impl XdpSocket {
             }
         }
         self.receive.release();
-        self.finish_batch(count)?;
-        Ok(count)
+        count
     }
 
-    /// Recycles and sends the `count` frames of a batch.
-    fn finish_batch(&mut self, count: usize) -> io::Result<()> {
-        let layout = self.shared.layout;
-        let mut pool = self.shared.pool();
+    /// Recycles and queues the `count` frames of a batch. Returns whether the kernel must be told of empty frames.
+    fn finish_batch(&mut self, count: usize) -> bool {
+        let Sender { shared, transmit, send_full, .. } = &mut self.sender;
+        let layout = shared.layout;
+        let mut pool = shared.pool();
         pool.reap(layout);
         pool.account.filled(u32::try_from(count).unwrap_or(u32::MAX));
         for frame in self.to_recycle.drain(..) {
             pool.account.recycle(frame);
         }
-        let sends = !self.to_send.is_empty();
         for frame in self.to_send.drain(..) {
-            if pool.account.may_send() && self.transmit.push(frame) {
+            if pool.account.may_send() && transmit.push(frame) {
                 pool.account.send_on();
             } else {
-                self.send_full += 1;
+                *send_full += 1;
                 pool.account.recycle(layout.frame_of(frame.addr, 0).unwrap_or(0));
             }
         }
         pool.refill();
-        let (wake, sending) = (pool.needs_wakeup(), pool.account.sending() > 0);
-        drop(pool);
-        if sends || (sending && !self.transmit.is_drained()) {
-            self.flush()?;
-        }
-        if wake { self.wake_receiver() } else { Ok(()) }
+        pool.needs_wakeup()
+    }
+
+    /// Returns the part that sends.
+    pub fn sender(&mut self) -> &mut Sender {
+        &mut self.sender
     }
 
     /// Queues a packet that starts with the Ethernet header; [`Self::flush`] sends it.
     ///
     /// # Errors
-    /// [`Full`] if too many wait to be sent, or if the packet is longer than a frame.
+    /// As for [`Sender::send_with`].
     pub fn send(&mut self, packet: &[u8]) -> Result<(), Full> {
-        self.send_with(packet.len(), |frame| frame.copy_from_slice(packet))
-    }
-
-    /// Queues a packet of `length` bytes that `write` builds in its frame, from the Ethernet header on;
-    /// [`Self::flush`] sends it. The bytes are those of an earlier packet before that.
-    ///
-    /// # Errors
-    /// [`Full`] if too many wait to be sent, or if the packet is longer than a frame.
-    pub fn send_with(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> Result<(), Full> {
-        let layout = self.shared.layout;
-        let len = u32::try_from(length).map_err(|_| Full)?;
-        if layout.frame_of(0, len).is_none() {
-            return Err(Full);
-        }
-        let addr = self.frame_to_send().inspect_err(|_| self.send_full += 1)?;
-        let desc = XdpDesc { addr, len, options: XdpDescOptions::empty() };
-        // SAFETY: the account has given this frame to this socket, and the kernel gets it only below (I1).
-        let mut frame = unsafe { lend(&self.shared.memory, layout.end_of(addr), desc) };
-        write(frame.bytes_mut());
-        let pushed = self.transmit.push(desc);
-        debug_assert!(pushed, "there was room");
-        Ok(())
-    }
-
-    /// Takes a frame from the reserve, which it fills from the pool.
-    fn frame_to_send(&mut self) -> Result<u64, Full> {
-        if self.transmit.room(1) == 0 {
-            return Err(Full);
-        }
-        if self.reserve.is_empty() {
-            let mut pool = self.shared.pool();
-            pool.reap(self.shared.layout);
-            let frames = std::iter::from_fn(|| pool.account.next_to_send().ok());
-            self.reserve.extend(frames.take(RESERVE));
-        }
-        self.reserve.pop().ok_or(Full)
+        self.sender.send_with(packet.len(), |frame| frame.copy_from_slice(packet))
     }
 
     /// Returns a view that tells any thread whether frames wait to be received.
@@ -314,23 +273,20 @@ impl XdpSocket {
     /// # Errors
     /// The kernel's: `ENETDOWN` or `ENXIO` if the interface is down or gone.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.transmit.publish();
         for _ in 0..MAX_SEND_CALLS {
-            if self.transmit.is_drained() || !self.transmit.needs_wakeup() {
-                break;
-            }
-            if !kick(self.fd.as_fd())? {
+            if !self.publish() || !kick(self.fd.as_fd())? {
                 break;
             }
         }
-        self.shared.pool().reap(self.shared.layout);
+        self.sender.shared.pool().reap(self.sender.shared.layout);
         Ok(())
     }
 
     /// Shows the queued packets to the kernel. Returns whether it must be told ([`kick`]) to send them.
     pub fn publish(&mut self) -> bool {
-        self.transmit.publish();
-        !self.transmit.is_drained() && self.transmit.needs_wakeup()
+        let transmit = &self.sender.transmit;
+        transmit.publish();
+        !transmit.is_drained() && transmit.needs_wakeup()
     }
 
     /// Waits until frames have arrived or `limit` has passed. Returns whether any have arrived.
@@ -359,9 +315,9 @@ impl XdpSocket {
             dropped: kernel.rx_dropped,
             receive_full: kernel.rx_ring_full.unwrap_or(0),
             no_empty_frame: kernel.rx_fill_ring_empty_descs.unwrap_or(0),
-            send_full: self.send_full,
+            send_full: self.sender.send_full,
             invalid: self.invalid
-                + self.shared.pool().invalid()
+                + self.sender.shared.pool().invalid()
                 + kernel.rx_invalid_descs
                 + kernel.tx_invalid_descs,
         })
@@ -376,31 +332,9 @@ impl XdpSocket {
     }
 }
 
-impl Drop for XdpSocket {
-    fn drop(&mut self) {
-        // The queue's other sockets can use the frames that this one has not.
-        let mut pool = self.shared.pool();
-        self.reserve.drain(..).for_each(|frame| pool.account.sent(frame));
-    }
-}
-
 impl AsFd for XdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-/// Makes the kernel send packets that an AF_XDP socket has published: up to 32, or a driver's batch. It may run beside
-/// any other use of the socket. Returns false if the kernel cannot accept more now.
-///
-/// # Errors
-/// The kernel's: `ENETDOWN` or `ENXIO` if the interface is down or gone.
-pub fn kick(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    match send(socket, &[], SendFlags::DONTWAIT) {
-        // It has sent its batch, and there is more.
-        Ok(_) | Err(Errno::AGAIN) => Ok(true),
-        Err(Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -423,17 +357,4 @@ fn layout(sockets: u32, options: &Options) -> io::Result<Layout> {
          {MAX_SOCKETS} sockets, a power of two of frames (65536 at most), and 2048 or 4096 bytes"
     );
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
-}
-
-/// Returns the bytes from `desc` to `end`, which [`Layout::frame_of`] has found to be inside one frame.
-///
-/// # Safety
-/// The frame has no other user for as long as the result lives.
-unsafe fn lend(memory: &Mapping, end: u64, desc: XdpDesc) -> Frame<'_> {
-    let (from, to) = (desc.addr as usize, end as usize);
-    assert!(from <= to && to <= memory.length(), "I4");
-    // SAFETY: the range is inside the mapping, which outlives the frame, and has no other user.
-    let room =
-        unsafe { std::slice::from_raw_parts_mut(memory.base().as_ptr().add(from), to - from) };
-    Frame { length: (desc.len as usize).min(room.len()), room }
 }
