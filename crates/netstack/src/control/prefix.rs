@@ -1,0 +1,119 @@
+//! Prefixes of addresses, and the longest match among them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+
+/// The addresses that share their first bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    address: IpAddr,
+    length: u8,
+}
+
+impl Prefix {
+    /// Creates the prefix of the first `length` bits of `address`; longer than the address means all of it.
+    #[must_use]
+    pub fn new(address: IpAddr, length: u8) -> Self {
+        let length = length.min(width(address));
+        let masked = mask(bits(address), length);
+        let address = match address {
+            IpAddr::V4(_) => IpAddr::V4(((masked >> 96) as u32).into()),
+            IpAddr::V6(_) => IpAddr::V6(masked.into()),
+        };
+        Self { address, length }
+    }
+
+    /// Returns its first address.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Returns the number of bits that its addresses share.
+    #[must_use]
+    pub fn length(&self) -> u8 {
+        self.length
+    }
+
+    /// Returns whether `address` belongs to it.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.address.is_ipv4() == address.is_ipv4()
+            && mask(bits(address), self.length) == bits(self.address)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+impl fmt::Debug for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Returns the number of bits that two addresses of one family share at their beginning.
+pub(super) fn common_bits(a: IpAddr, b: IpAddr) -> u8 {
+    let common = (bits(a) ^ bits(b)).leading_zeros() as u8;
+    common.min(width(a))
+}
+
+/// Values by prefix, of one family of addresses. A lookup takes one hash for each length in use, whatever their number.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PrefixMap<T> {
+    /// The longest prefixes come first. Keys are addresses shifted to the left.
+    lengths: Vec<(u8, HashMap<u128, T>)>,
+}
+
+impl<T> Default for PrefixMap<T> {
+    fn default() -> Self {
+        Self { lengths: Vec::new() }
+    }
+}
+
+impl<T> PrefixMap<T> {
+    /// Inserts a value. If the prefix has one, the better of the two stays: the new one if `replaces(old, new)`.
+    pub(super) fn insert(&mut self, prefix: Prefix, value: T, replaces: impl Fn(&T, &T) -> bool) {
+        let of_length = self.of_length(prefix.length);
+        let key = bits(prefix.address);
+        if of_length.get(&key).is_none_or(|old| replaces(old, &value)) {
+            of_length.insert(key, value);
+        }
+    }
+
+    /// Returns the value of the longest prefix that contains `address`, and the prefix's length.
+    pub(super) fn longest_match(&self, address: IpAddr) -> Option<(u8, &T)> {
+        let bits = bits(address);
+        self.lengths.iter().find_map(|(length, values)| {
+            values.get(&mask(bits, *length)).map(|value| (*length, value))
+        })
+    }
+
+    fn of_length(&mut self, length: u8) -> &mut HashMap<u128, T> {
+        let position = self.lengths.partition_point(|(other, _)| *other > length);
+        if self.lengths.get(position).is_none_or(|(other, _)| *other != length) {
+            self.lengths.insert(position, (length, HashMap::new()));
+        }
+        &mut self.lengths[position].1
+    }
+}
+
+/// Returns an address as a number, shifted to the left.
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+fn mask(bits: u128, length: u8) -> u128 {
+    bits & u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
+}
+
+fn width(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
