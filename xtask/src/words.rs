@@ -22,8 +22,6 @@ pub const PARTS: &[Entry] = &[
     ("hunt", "steal, search"),
     ("hunting", "stealing, searching"),
     ("hunts", "steals, searches"),
-    ("lane", "run_queue"),
-    ("lanes", "run_queues"),
     ("liar", "what it is"),
     ("lobby", "pending"),
     ("news", "messages"),

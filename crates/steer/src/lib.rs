@@ -19,6 +19,7 @@ pub mod engine;
 pub mod executor;
 pub mod hook;
 mod key_hash;
+pub mod lane;
 pub mod late;
 pub mod native;
 pub mod policy;
