@@ -20,6 +20,8 @@ const FOUNDATIONS: &[&str] = &[
     "heddle-share",
     "heddle-telemetry",
     "heddle-netstack",
+    "heddle-tcp",
+    "heddle-xsk",
 ];
 /// The four layers.
 const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];
@@ -46,10 +48,12 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-arch", &[&["heddle-core"]]),
     ("heddle-sys", &[&["heddle-core"]]),
     ("heddle-sync", &[&["heddle-core", "heddle-sys"]]),
-    ("heddle-bpf", &[&["heddle-sys"]]),
+    ("heddle-bpf", &[&["heddle-sys", "heddle-xsk"]]),
+    ("heddle-xsk", &[]),
+    ("heddle-tcp", &[&["heddle-core"]]),
     (
         "heddle-netstack",
-        &[&["heddle-core", "heddle-sys", "heddle-sync", "heddle-bpf", "heddle-tcp"]],
+        &[&["heddle-core", "heddle-sys", "heddle-sync", "heddle-xsk", "heddle-tcp"]],
     ),
     ("heddle-steer-abi", &[]),
     ("heddle-share", &[&["heddle-core", "heddle-sys"]]),

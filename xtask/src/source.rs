@@ -10,6 +10,7 @@ const UNSAFE_ROOMS: &[&str] = &[
     "crates/sys",
     "crates/sync",
     "crates/bpf",
+    "crates/xsk",
     "crates/steer-abi",
     "crates/share",
     // Atomics in mapped memory: `src/memory.rs` says why each reference is valid.

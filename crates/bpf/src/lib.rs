@@ -16,7 +16,6 @@ mod ring;
 mod stream;
 mod view;
 mod xdp;
-pub mod xsk;
 
 pub use kernel_types::KernelTypes;
 pub use link::{Link, iterate_files};
@@ -29,6 +28,7 @@ pub use program::{
 pub use ring::Records;
 pub use ring::Ring;
 pub use stream::notice_data;
+pub use heddle_xsk as xsk;
 pub use view::MapView;
 pub use xdp::{XdpPrograms, xdp_programs};
 

@@ -1,7 +1,20 @@
-//! The user-space network stack of Heddle's runtime.
+//! The runtime's own network: packets in and out of AF_XDP sockets without the kernel's stack.
+//!
+//! A [`lane`] has the sockets and connections of one worker. It receives what the steering policy in XDP gives it, and
+//! sends by what the kernel says of routes and neighbours ([`control`]). What is not claimed by a socket here goes to
+//! the kernel, which stays in charge of addresses, routes, ARP and everything else.
 //!
 //! The design is in `docs/design/netstack.md`.
 
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod icmp;
+pub mod lane;
+pub mod net;
+pub mod options;
+pub mod packet;
+pub mod paths;
+pub mod steering;
+pub mod udp;
+pub mod wire;

@@ -2,6 +2,7 @@
 
 use super::SpinLock;
 use core::cell::UnsafeCell;
+use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
@@ -40,6 +41,13 @@ impl<T> SpinCell<T> {
     #[inline]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         self.lock.try_lock().then(|| SpinGuard { cell: self, not_send: PhantomData })
+    }
+}
+
+impl<T> fmt::Debug for SpinCell<T> {
+    /// Does not look at the value: that would take the lock.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpinCell").finish_non_exhaustive()
     }
 }
 

@@ -140,7 +140,7 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// Tells whether frames wait in the receive ring of an [`XdpSocket`](super::XdpSocket): two loads of shared memory, no
+/// Tells whether frames wait in the receive ring of an [`XdpSocket`](crate::XdpSocket): two loads of shared memory, no
 /// lock and no system call, from any thread. It may outlive the socket, and then says what was last true.
 #[derive(Clone, Debug)]
 pub struct Pending {

@@ -16,7 +16,7 @@ use super::ring::Ring;
 /// Maximum number of free frames that a socket keeps in reserve.
 const RESERVE: usize = 16;
 
-/// The part of an [`XdpSocket`](super::XdpSocket) that sends.
+/// The part of an [`XdpSocket`](crate::XdpSocket) that sends.
 #[derive(Debug)]
 pub struct Sender {
     pub(super) transmit: Ring<XdpDesc>,
@@ -33,7 +33,7 @@ impl Sender {
     }
 
     /// Queues a packet of `length` bytes that `write` builds in its frame, from the Ethernet header on;
-    /// [`super::XdpSocket::flush`] sends it. The bytes are those of an earlier packet before that.
+    /// [`crate::XdpSocket::flush`] sends it. The bytes are those of an earlier packet before that.
     ///
     /// # Errors
     /// [`Full`] if too many wait to be sent, or if the packet is longer than a frame.
@@ -78,15 +78,14 @@ impl Drop for Sender {
 }
 
 /// Makes the kernel send packets that an AF_XDP socket has published: up to 32, or a driver's batch. It may run beside
-/// any other use of the socket. Returns false if the kernel cannot accept more now.
+/// any other use of the socket. Returns whether there are more that it would send now.
 ///
 /// # Errors
 /// The kernel's: `ENETDOWN` or `ENXIO` if the interface is down or gone.
 pub fn kick(socket: BorrowedFd<'_>) -> io::Result<bool> {
     match send(socket, &[], SendFlags::DONTWAIT) {
-        // It has sent its batch, and there is more.
-        Ok(_) | Err(Errno::AGAIN) => Ok(true),
-        Err(Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(false),
+        Ok(_) | Err(Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(false),
+        Err(Errno::AGAIN) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,0 +1,127 @@
+//! Two lanes joined in memory.
+
+use super::*;
+use crate::control::{Mac, Snapshot as KernelSnapshot, SnapshotBuilder};
+use crate::wire::{MemoryWire, pair};
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+/// A kernel whose routes and neighbours are fixed.
+struct Fixed {
+    snapshot: Arc<KernelSnapshot>,
+    asked: Mutex<Vec<IpAddr>>,
+}
+
+impl Routes for Fixed {
+    fn generation(&self) -> u64 {
+        1
+    }
+
+    fn snapshot(&self) -> Arc<KernelSnapshot> {
+        Arc::clone(&self.snapshot)
+    }
+
+    fn resolve(&self, next_hop: IpAddr) {
+        self.asked.lock().unwrap().push(next_hop);
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// The host with number `n` of the link, which knows host 1 and host 2.
+fn host(n: u8, wire: MemoryWire) -> (Lane<MemoryWire>, Arc<Fixed>) {
+    let mac = |n: u8| Mac([2, 0, 0, 0, 0, n]);
+    let builder = SnapshotBuilder::new(1, mac(n))
+        .address(ip(&format!("10.0.0.{n}")), 24)
+        .address(ip(&format!("fd00::{n}")), 64)
+        .neighbour(ip("10.0.0.1"), mac(1))
+        .neighbour(ip("10.0.0.2"), mac(2))
+        .neighbour(ip("fd00::1"), mac(1))
+        .neighbour(ip("fd00::2"), mac(2));
+    let routes = Arc::new(Fixed { snapshot: builder.build(), asked: Mutex::default() });
+    (Lane::new(vec![wire], routes.clone()), routes)
+}
+
+fn link() -> [(Lane<MemoryWire>, Arc<Fixed>); 2] {
+    let (one, two) = pair();
+    [host(1, one), host(2, two)]
+}
+
+fn bind(lane: &Lane<MemoryWire>, local: &str, token: u64) -> Arc<UdpSocket> {
+    let socket = Arc::new(UdpSocket::new(at(local), Token(token)));
+    lane.add_udp(&socket);
+    socket
+}
+
+fn poll(lane: &Lane<MemoryWire>) -> Vec<u64> {
+    let (mut woken, mut tokens) = (Woken::default(), Vec::new());
+    lane.poll(Ns::ZERO, &mut woken);
+    woken.drain(|token, _| tokens.push(token.0));
+    tokens
+}
+
+#[test]
+fn a_datagram_wakes_the_socket_that_it_is_for() {
+    let [(one, _), (two, _)] = link();
+    let client = bind(&one, "0.0.0.0:5000", 1);
+    let (all, v4, other) =
+        (bind(&two, "[::]:9", 10), bind(&two, "10.0.0.2:9", 11), bind(&two, "0.0.0.0:8", 12));
+    assert_eq!(one.send_udp(&client, b"v4", at("10.0.0.2:9")), Sent::Sent);
+    assert!(two.is_ready() && !one.is_ready());
+    assert_eq!(poll(&two), [11], "the most specific address");
+    let mut buf = [0; 16];
+    assert_eq!(v4.receive(&mut buf, false), Some((2, at("10.0.0.1:5000"))));
+    let client6 = bind(&one, "[fd00::1]:5001", 2);
+    assert_eq!(one.send_udp(&client6, b"v6", at("[fd00::2]:9")), Sent::Sent);
+    assert_eq!(poll(&two), [10]);
+    assert_eq!(all.receive(&mut buf, false), Some((2, at("[fd00::1]:5001"))));
+    assert_eq!(two.send_udp(&all, b"back", at("[fd00::1]:5001")), Sent::Sent);
+    assert_eq!(poll(&one), [2]);
+    assert_eq!(client6.receive(&mut buf, false), Some((4, at("[fd00::2]:9"))));
+    two.remove_udp(&v4);
+    two.remove_udp(&all);
+    assert_eq!(one.send_udp(&client, b"late", at("10.0.0.2:9")), Sent::Sent);
+    assert!(poll(&two).is_empty() && other.receive(&mut buf, false).is_none());
+    let counted = two.counters().packets;
+    assert_eq!((counted.frames, counted.udp_received, counted.no_socket), (3, 2, 1));
+}
+
+#[test]
+fn the_kernel_sends_what_a_lane_cannot() {
+    let [(one, routes), _] = link();
+    let socket = bind(&one, "0.0.0.0:5000", 1);
+    let to = |to: &str, bytes: usize| one.send_udp(&socket, &vec![0; bytes], at(to));
+    assert_eq!(to("10.0.0.2:9", 1472), Sent::Sent);
+    assert_eq!(to("10.0.0.2:9", 1473), Sent::ByKernel, "longer than the MTU");
+    assert_eq!(to("127.0.0.1:9", 1), Sent::ByKernel);
+    assert_eq!(to("192.0.2.1:9", 1), Sent::ByKernel, "no route");
+    assert_eq!(to("255.255.255.255:9", 1), Sent::ByKernel);
+    assert!(routes.asked.lock().unwrap().is_empty());
+    assert_eq!(to("10.0.0.3:9", 1), Sent::ByKernel, "an unknown neighbour");
+    assert_eq!(*routes.asked.lock().unwrap(), [ip("10.0.0.3")]);
+    assert_eq!(one.counters().packets.udp_by_kernel, 5);
+}
+
+#[test]
+fn a_batch_is_bounded_and_a_full_wire_is_reported() {
+    let [(one, _), (two, _)] = link();
+    let (client, _server) = (bind(&one, "0.0.0.0:1", 1), bind(&two, "0.0.0.0:2", 2));
+    let mut sent = 0;
+    while one.send_udp(&client, b"x", at("10.0.0.2:2")) == Sent::Sent {
+        sent += 1;
+    }
+    assert_eq!(one.counters().losses.send_full, 1);
+    let (mut woken, mut polls) = (Woken::default(), 0);
+    while two.is_ready() {
+        assert!(two.poll(Ns::ZERO, &mut woken) <= BATCH);
+        assert!(woken.drain(|token, _| assert_eq!(token, Token(2))));
+        polls += 1;
+    }
+    assert_eq!(polls, sent / BATCH);
+}

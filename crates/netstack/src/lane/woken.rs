@@ -1,0 +1,66 @@
+//! What became ready while a lane was locked.
+
+/// What a lane's user calls one of its sockets: reported when that becomes ready. The lane does not look into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Token(pub u64);
+
+/// For what a socket became ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// For reading, accepting or an error.
+    pub read: bool,
+    /// For writing, or it is connected, or an error.
+    pub write: bool,
+    /// All that wait should look: it broke.
+    pub broken: bool,
+}
+
+impl Ready {
+    /// Something to read.
+    pub const READ: Ready = Ready { read: true, write: false, broken: false };
+    /// An error.
+    pub const BROKEN: Ready = Ready { read: true, write: true, broken: true };
+}
+
+/// Sockets to report once the lane's lock is released.
+#[derive(Debug)]
+pub struct Woken {
+    entries: [(Token, Ready); Woken::CAPACITY],
+    count: usize,
+}
+
+impl Default for Woken {
+    fn default() -> Woken {
+        Woken { entries: [(Token(0), Ready::default()); Woken::CAPACITY], count: 0 }
+    }
+}
+
+impl Woken {
+    /// Maximum number of entries: more than a batch of frames makes.
+    const CAPACITY: usize = 64;
+
+    /// Returns whether another entry fits.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.count < Woken::CAPACITY
+    }
+
+    /// Returns whether nothing became ready.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds an entry. The caller has checked that it fits.
+    pub(crate) fn push(&mut self, token: Token, ready: Ready) {
+        self.entries[self.count] = (token, ready);
+        self.count += 1;
+    }
+
+    /// Passes all entries to `report` and removes them. Returns whether there were any.
+    pub fn drain(&mut self, mut report: impl FnMut(Token, Ready)) -> bool {
+        let count = std::mem::take(&mut self.count);
+        self.entries[..count].iter().for_each(|&(token, ready)| report(token, ready));
+        count > 0
+    }
+}

@@ -1,0 +1,78 @@
+//! The kernel's side of lanes: which packets leave the kernel, and for which lane.
+//!
+//! The steering layer implements it with a program at XDP. This crate knows no layer: whoever links both hands the
+//! implementation over ([`DEPLOYERS`]).
+
+use crate::options::Options;
+use std::error::Error;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+/// A transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Connections.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+/// A program at XDP that gives claimed packets to lanes. It ends with this value, and with the process: from then on
+/// all packets go to the kernel.
+pub trait Steering: Send + Sync {
+    /// Returns the number of receive queues of the interface.
+    fn queues(&self) -> u32;
+
+    /// Makes `socket`, an AF_XDP socket on receive queue `queue`, the one that `lane` uses there.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn put_socket(&self, lane: u32, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Claims the packets to `address` (unspecified: to any address of the interface, of its family), which `socket` is
+    /// bound to. The claim lasts as long as a socket that proves it.
+    ///
+    /// # Errors
+    /// If another claim has the address; the kernel's.
+    fn claim(
+        &self,
+        protocol: Protocol,
+        address: SocketAddr,
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<()>;
+
+    /// Ends the claim of `address`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn release(&self, protocol: Protocol, address: SocketAddr) -> io::Result<()>;
+
+    /// Gives the segments of an outgoing connection to `lane`.
+    ///
+    /// # Errors
+    /// If there are too many; the kernel's.
+    fn add_outgoing(&self, local: SocketAddr, remote: SocketAddr, lane: u32) -> io::Result<()>;
+
+    /// Undoes [`Steering::add_outgoing`].
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn remove_outgoing(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<()>;
+
+    /// Sets the addresses of the interface: claims for any address concern packets to these.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn set_local(&self, addresses: &[IpAddr]) -> io::Result<()>;
+
+    /// Returns what the program has counted, by name.
+    fn counts(&self) -> Vec<(String, u64)>;
+}
+
+/// Deploys a program for a number of lanes on the interface that the options name.
+pub type Deployer = fn(&Options, u32) -> Result<Box<dyn Steering>, Box<dyn Error + Send + Sync>>;
+
+/// The implementations that are linked into the program: one, or none.
+#[linkme::distributed_slice]
+pub static DEPLOYERS: [Deployer];

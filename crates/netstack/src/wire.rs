@@ -1,0 +1,76 @@
+//! What a lane receives frames from and sends them to: an AF_XDP socket, or queues in memory.
+
+mod memory;
+mod xsk;
+
+pub use memory::{MemoryHandle, MemoryWire, pair};
+pub use xsk::{OpenError, XskHandle, XskWire, open_queue};
+
+use std::os::fd::BorrowedFd;
+
+/// A place to put frames that are to be sent.
+pub trait Transmit {
+    /// Queues a frame of `length` bytes that `write` builds in place, from the Ethernet header on. Returns false if too
+    /// many wait to be sent, or if it is too long.
+    fn send_with(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> bool;
+}
+
+/// Frames in and out. One thread at a time uses it; what others may do is its [`Handle`].
+pub trait Wire: Send {
+    /// Where frames are sent.
+    type Transmit: Transmit;
+    /// See [`Handle`].
+    type Handle: Handle;
+
+    /// Passes up to `max` frames that have arrived to `each`, with the place for answers. Returns their number.
+    fn exchange(&mut self, max: usize, each: impl FnMut(&[u8], &mut Self::Transmit)) -> usize;
+
+    /// Returns the place for frames that are not answers.
+    fn transmit(&mut self) -> &mut Self::Transmit;
+
+    /// Makes queued frames visible to whoever sends them. Returns whether it needs a [`Handle::kick`].
+    fn publish(&mut self) -> bool;
+
+    /// Returns a handle for any thread.
+    fn handle(&self) -> Self::Handle;
+
+    /// Returns what was lost so far.
+    fn losses(&self) -> Losses;
+}
+
+/// What any thread may do with a wire, without its lock.
+pub trait Handle: Send + Sync {
+    /// Returns whether frames wait. A few nanoseconds; no system call.
+    fn is_ready(&self) -> bool;
+
+    /// Has published frames sent. In copy mode this is the transmission itself: microseconds.
+    fn kick(&self);
+
+    /// Returns the descriptor that becomes readable when frames arrive, if there is one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Frames that a wire lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Dropped by the kernel: too large for a frame, or out of memory.
+    pub dropped: u64,
+    /// Dropped by the kernel because too many waited to be received.
+    pub receive_full: u64,
+    /// How often the kernel found no empty frame.
+    pub no_empty_frame: u64,
+    /// Not sent because too many waited to be sent.
+    pub send_full: u64,
+    /// Invalid descriptors, from or to the kernel.
+    pub invalid: u64,
+}
+
+impl std::ops::AddAssign for Losses {
+    fn add_assign(&mut self, other: Losses) {
+        self.dropped += other.dropped;
+        self.receive_full += other.receive_full;
+        self.no_empty_frame += other.no_empty_frame;
+        self.send_full += other.send_full;
+        self.invalid += other.invalid;
+    }
+}

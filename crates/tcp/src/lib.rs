@@ -1,0 +1,4 @@
+//! TCP.
+#![no_std]
+extern crate alloc;
+pub mod checksum;
