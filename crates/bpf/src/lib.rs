@@ -17,6 +17,7 @@ mod stream;
 mod view;
 mod xdp;
 
+pub use heddle_xsk as xsk;
 pub use kernel_types::KernelTypes;
 pub use link::{Link, iterate_files};
 pub use map::{Map, MapKind, MapSpec};
@@ -28,7 +29,6 @@ pub use program::{
 pub use ring::Records;
 pub use ring::Ring;
 pub use stream::notice_data;
-pub use heddle_xsk as xsk;
 pub use view::MapView;
 pub use xdp::{XdpPrograms, xdp_programs};
 

@@ -7,9 +7,10 @@ use crate::preempt::NoPreempt;
 use crate::runtime::{Runtime, stats_of};
 use crate::stats::Stats;
 use crate::task::{Scheduler, Task};
+use heddle_netstack::net::Net;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Returns the counters of the calling task's runtime, or of the process-wide one in an ordinary thread.
 ///
@@ -65,6 +66,11 @@ pub(crate) fn process_wide_by(builder: RuntimeBuilder) -> io::Result<&'static dy
 /// exists for as long as the caller does not wait.
 pub(crate) fn weak() -> io::Result<WeakRuntime> {
     engine().map(WeakRuntime::new)
+}
+
+/// Returns the own network of the calling task's runtime, or of the process-wide one, if it has one.
+pub(crate) fn net() -> io::Result<Option<Arc<Net>>> {
+    Ok(engine()?.core().inputs.lanes().map(|lanes| lanes.net().clone()))
 }
 
 /// Registers a non-blocking descriptor with the calling task's runtime.

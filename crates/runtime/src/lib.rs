@@ -92,6 +92,7 @@ pub mod io;
 mod join;
 mod join_set;
 mod kernel_thread;
+mod lanes;
 mod libc_fn;
 mod liveness;
 pub mod mark;

@@ -110,7 +110,7 @@ fn sleep(engine: &'static dyn Engine, watch: bool, data: bool) -> bool {
         if data {
             thread::sleep(core.settings.quantum.unwrap_or(PERIOD).min(PERIOD));
         }
-        let time = (core.inputs.timers.next() - clock::now()).min(PERIOD);
+        let time = (core.inputs.next_timer() - clock::now()).min(PERIOD);
         if core.inputs.poller.is_active() {
             return core.inputs.poller.await_ready(time);
         }
@@ -169,8 +169,8 @@ fn was_still(before: Watch, seen: Watch) -> bool {
 fn is_work_waiting(engine: &'static dyn Engine, cpu: usize) -> bool {
     let core = engine.core();
     engine.is_work_waiting(cpu)
-        || core.inputs.timers.next() <= clock::now()
-        || core.inputs.poller.is_ready()
+        || core.inputs.next_timer() <= clock::now()
+        || core.inputs.is_ready()
 }
 
 /// Returns whether the worker was asked to preempt and could not, or nothing asks it although its task has had its
@@ -193,7 +193,7 @@ fn is_unheard(engine: &'static dyn Engine, cpu: usize, worker: &Remote) -> bool 
 fn take_inputs(engine: &'static dyn Engine) {
     let core = engine.core();
     if core.settings.has_dispatcher
-        || core.inputs.timers.next() > clock::now() && !core.inputs.poller.is_ready()
+        || core.inputs.next_timer() > clock::now() && !core.inputs.is_ready()
     {
         return;
     }

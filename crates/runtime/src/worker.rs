@@ -38,6 +38,8 @@ pub(crate) struct Worker {
     pub(crate) poll_first: Cell<bool>,
     /// Time stamp of the last [`Worker::looks_at_inputs`] that said so.
     inputs_at: Cell<u64>,
+    /// Since when its loop has looked at lanes and found nothing: a time stamp, or 0.
+    pub(crate) idle_since: Cell<u64>,
     /// Direct switches left before it polls the network and timers.
     pub(crate) budget: Cell<u32>,
     pub(crate) after: Cell<After>,
@@ -220,6 +222,7 @@ impl Worker {
             remote: Remote::new(cpu, shown.unwrap_or(own)),
             poll_first: Cell::new(false),
             inputs_at: Cell::new(0),
+            idle_since: Cell::new(0),
             budget: Cell::new(BUDGET),
             after: Cell::new(After::Unlock),
             held: Cell::new(ptr::null()),

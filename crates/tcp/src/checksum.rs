@@ -138,7 +138,8 @@ mod tests {
 
     /// RFC 1071, section 4.1, as it is written there.
     fn reference(bytes: &[u8]) -> u16 {
-        let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
+        let words =
+            bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
         let mut sum: u32 = words.sum();
         while sum > 0xffff {
             sum = (sum >> 16) + (sum & 0xffff);

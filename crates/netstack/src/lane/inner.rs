@@ -141,8 +141,8 @@ impl Host {
         if error.protocol == UDP && error.problem == Problem::Refused {
             let sockets = self.udp.get(&error.local.port());
             for socket in sockets.into_iter().flatten() {
-                if socket.refuse(error.remote) && woken.has_room() {
-                    woken.push(socket.token(), Ready::BROKEN);
+                if socket.refuse(error.remote) {
+                    socket.wake(Ready::BROKEN, woken);
                 }
             }
         }
@@ -166,7 +166,7 @@ impl Host {
         };
         if socket.deliver(SocketAddr::new(packet.source, datagram.source), datagram.payload) {
             self.counters.udp_received += 1;
-            woken.push(socket.token(), Ready::READ);
+            socket.wake(Ready::READ, woken);
         } else {
             self.counters.udp_full += 1;
         }

@@ -27,23 +27,23 @@ impl Ready {
 pub struct Woken {
     entries: [(Token, Ready); Woken::CAPACITY],
     count: usize,
+    /// Entries beyond these: sockets with many handles.
+    more: Vec<(Token, Ready)>,
 }
 
 impl Default for Woken {
     fn default() -> Woken {
-        Woken { entries: [(Token(0), Ready::default()); Woken::CAPACITY], count: 0 }
+        Woken {
+            entries: [(Token(0), Ready::default()); Woken::CAPACITY],
+            count: 0,
+            more: Vec::new(),
+        }
     }
 }
 
 impl Woken {
-    /// Maximum number of entries: more than a batch of frames makes.
-    const CAPACITY: usize = 64;
-
-    /// Returns whether another entry fits.
-    #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.count < Woken::CAPACITY
-    }
+    /// Entries that take no allocation: more than a batch of frames makes, usually.
+    const CAPACITY: usize = 32;
 
     /// Returns whether nothing became ready.
     #[must_use]
@@ -51,16 +51,22 @@ impl Woken {
         self.count == 0
     }
 
-    /// Adds an entry. The caller has checked that it fits.
+    /// Adds an entry.
     pub(crate) fn push(&mut self, token: Token, ready: Ready) {
-        self.entries[self.count] = (token, ready);
-        self.count += 1;
+        match self.entries.get_mut(self.count) {
+            Some(entry) => {
+                *entry = (token, ready);
+                self.count += 1;
+            }
+            None => self.more.push((token, ready)),
+        }
     }
 
     /// Passes all entries to `report` and removes them. Returns whether there were any.
     pub fn drain(&mut self, mut report: impl FnMut(Token, Ready)) -> bool {
         let count = std::mem::take(&mut self.count);
-        self.entries[..count].iter().for_each(|&(token, ready)| report(token, ready));
+        let entries = self.entries[..count].iter().copied();
+        entries.chain(self.more.drain(..)).for_each(|(token, ready)| report(token, ready));
         count > 0
     }
 }

@@ -3,6 +3,7 @@
 use crate::preempt::Mechanism;
 use crate::share::ShareError;
 use heddle_core::Ns;
+use heddle_netstack::net::NetError;
 use heddle_policies::PolicyError;
 use std::io;
 
@@ -13,6 +14,11 @@ pub enum ConfigError {
     /// The policy or one of its parameters does not exist, or a parameter's value is invalid.
     #[error("{0}")]
     Policy(#[from] PolicyError),
+    /// The interface cannot serve the runtime's own network.
+    #[error(
+        "{0}; `heddle doctor` tells what the interface can do, and `HEDDLE_NET=auto:` falls back to the kernel"
+    )]
+    Net(#[source] Box<NetError>),
     /// The number of workers is zero.
     #[error("a runtime needs at least one worker; omit the number to get one per CPU")]
     NoWorkers,

@@ -16,9 +16,12 @@ use crate::share::{Share, ShareConfig, ShareError};
 use crate::tls::TlsMode;
 use error::refused;
 use heddle_core::{CpuInfo, Ns, Policy};
+use heddle_netstack::net::Net;
+use heddle_netstack::options::Network;
 use heddle_policies::{Visitor, with_policy};
 use start::Start;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A builder of runtimes.
 ///
@@ -50,6 +53,7 @@ pub struct RuntimeBuilder {
     max_preempted_polls: Option<u32>,
     share: Option<ShareConfig>,
     telemetry: Option<bool>,
+    network: Option<Network>,
 }
 
 /// The default of [`RuntimeBuilder::max_preempted_polls`].
@@ -152,6 +156,20 @@ impl RuntimeBuilder {
         Ok(self)
     }
 
+    /// Chooses the network of its sockets: the kernel's, which is the default, or lanes over AF_XDP on an interface, one
+    /// for each worker (`HEDDLE_NET`). Lanes need the feature `bypass` of the crate `heddle`, and the rights to use
+    /// them; `heddle doctor` tells what an interface can do. An interface serves one runtime at a time.
+    ///
+    /// ```no_run
+    /// let network = "xdp:eth0,spin=50us".parse()?;
+    /// let runtime = heddle_rt::Runtime::builder().net(network).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn net(mut self, network: Network) -> Self {
+        self.network = Some(network);
+        self
+    }
+
     /// Sets whether other processes of the user can read the runtime's counters and have its events recorded
     /// (`heddle_telemetry`); they can by default. The runtime has a file descriptor for that.
     pub fn telemetry(mut self, seen: bool) -> Self {
@@ -218,8 +236,10 @@ impl RuntimeBuilder {
             }
             None => self.topology()?,
         };
+        let net = self.network.clone().map_or(Ok(None), |network| open(network, topology.len()))?;
         Ok(Start {
             share,
+            net,
             telemetry: self.telemetry.unwrap_or(true),
             name,
             topology,
@@ -260,6 +280,8 @@ impl RuntimeBuilder {
             _ => Err("neither on nor off".to_owned()),
         };
         self.telemetry = self.telemetry.or(variable("HEDDLE_TELEMETRY", seen)?);
+        let network = |v: &str| v.parse::<Network>().map_err(|error| error.to_string());
+        self.network = self.network.or(variable("HEDDLE_NET", network)?);
         // `HEDDLE_TLS` is read where the choice is made, once per process; here it is only validated.
         variable("HEDDLE_TLS", str::parse::<TlsMode>)?;
         Ok(self)
@@ -289,6 +311,22 @@ impl RuntimeBuilder {
         }
         cpus.truncate(wanted);
         Ok(infos(&cpus))
+    }
+}
+
+/// Opens the lanes of `network`, one for each of `workers`, if it has lanes.
+fn open(network: Network, workers: usize) -> Result<Option<Arc<Net>>, ConfigError> {
+    let Network::Xdp { options, or_kernel } = network else { return Ok(None) };
+    let interface = options.interface.clone();
+    match Net::open(options, workers as u32) {
+        Ok(net) => Ok(Some(Arc::new(net))),
+        Err(error) if or_kernel => {
+            eprintln!(
+                "heddle: the kernel's sockets serve this program, not lanes on {interface}: {error}"
+            );
+            Ok(None)
+        }
+        Err(error) => Err(ConfigError::Net(Box::new(error))),
     }
 }
 

@@ -9,7 +9,9 @@ use crate::share::Share;
 use crate::telemetry::Telemetry;
 use crate::{probe, threads, ticker, tls};
 use heddle_core::{CpuInfo, Model, Ns, Params, Policy};
+use heddle_netstack::net::Net;
 use heddle_policies::Visitor;
+use std::sync::Arc;
 
 /// Starts a runtime once the type of its policy is known.
 pub(super) struct Start {
@@ -23,6 +25,7 @@ pub(super) struct Start {
     pub(super) share: Option<Share>,
     /// Whether other processes can read its counters.
     pub(super) telemetry: bool,
+    pub(super) net: Option<Arc<Net>>,
 }
 
 impl Start {
@@ -82,7 +85,8 @@ impl Visitor for Start {
         let queues = if P::MODEL == Model::PerCpu { workers } else { 1 };
         let labels = labels(P::NAME, settings.name.as_deref());
         // The page comes last: the runtime needs its other descriptors more.
-        let inputs = Inputs::new(workers).map_err(refused("creating the epoll instance"))?;
+        let inputs =
+            Inputs::new(workers, self.net).map_err(refused("creating the epoll instance"))?;
         let telemetry = Telemetry::new(&labels, workers, queues, self.telemetry)
             .map_err(refused("reserving memory for counters"))?;
         let core = Core::new(settings, inputs, telemetry);

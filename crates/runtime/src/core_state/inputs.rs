@@ -1,16 +1,19 @@
 //! External sources of work: sockets and timers.
 
 use crate::carrier::call_waker;
+use crate::lanes::Lanes;
 use crate::poller::Poller;
 use crate::preempt::NoPreempt;
 use crate::task::TaskRef;
 use crate::timers::{Fired, Timers};
 use crate::wake::wake;
 use heddle_core::Ns;
+use heddle_netstack::net::Net;
 use heddle_sync::park::Driver;
 use heddle_sys::{clock, thread};
 use std::cell::Cell;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
@@ -18,6 +21,8 @@ use std::task::Waker;
 pub(crate) struct Inputs {
     pub(crate) timers: Timers<TaskRef>,
     pub(crate) poller: Poller,
+    /// The runtime's own network, if it has one.
+    lanes: Option<Lanes>,
     /// The ticker polls them, so computing tasks need not.
     watched: AtomicBool,
 }
@@ -25,9 +30,16 @@ pub(crate) struct Inputs {
 impl Inputs {
     /// # Errors
     /// The system's, if the poller gets no file descriptor.
-    pub(crate) fn new(cpus: usize) -> io::Result<Inputs> {
-        let (timers, watched) = (Timers::new(cpus), AtomicBool::new(false));
-        Ok(Inputs { timers, poller: Poller::new()?, watched })
+    pub(crate) fn new(cpus: usize, net: Option<Arc<Net>>) -> io::Result<Inputs> {
+        let poller = Poller::new()?;
+        let lanes = net.map(|net| Lanes::new(net, &poller)).transpose()?;
+        Ok(Inputs { timers: Timers::new(cpus), poller, lanes, watched: AtomicBool::new(false) })
+    }
+
+    /// Returns the runtime's own network, if it has one.
+    #[inline]
+    pub(crate) fn lanes(&self) -> Option<&Lanes> {
+        self.lanes.as_ref()
     }
 
     /// Returns whether sockets or timers may bring work.
@@ -36,10 +48,29 @@ impl Inputs {
         self.poller.is_active() || self.timers.next() != Ns::MAX
     }
 
+    /// Returns when the earliest timer is due: a task's, or a lane's.
+    #[inline]
+    pub(crate) fn next_timer(&self) -> Ns {
+        let own = self.timers.next();
+        self.lanes().map_or(own, |lanes| own.min(lanes.next_timer()))
+    }
+
+    /// Returns whether data waits. Takes a system call, unless a lane has frames.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.lanes().is_some_and(Lanes::are_ready) || self.poller.is_ready()
+    }
+
     /// Wakes the tasks and futures whose timer has expired or whose data has arrived, waiting for data up to `timeout`.
     /// Returns whether there were any.
     pub(crate) fn take(&self, timeout: Option<Ns>) -> bool {
         let mut woken = self.fire_timers();
+        if let Some(lanes) = self.lanes() {
+            let found = lanes.take(lanes.own());
+            if timeout == Some(Ns::ZERO) && !lanes.is_kernel_due(found) {
+                return true;
+            }
+            woken |= found;
+        }
         if self.poller.is_active() || timeout != Some(Ns::ZERO) {
             woken |= self.poller.poll(timeout).is_some_and(|reports| reports > 0);
             woken |= self.fire_timers();
@@ -86,7 +117,7 @@ impl Inputs {
 impl Driver for Inputs {
     fn attend(&self, wanted: impl FnOnce() -> bool, at_most: Ns) -> bool {
         let timed = Cell::new(false);
-        let timeout = || match self.timers.next() {
+        let timeout = || match self.next_timer() {
             Ns::MAX => Some(at_most).filter(|&time| time != Ns::MAX),
             next => {
                 // Set only while the ticker sleeps here: child threads of tasks inherit the thread's timer slack.

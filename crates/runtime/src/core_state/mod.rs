@@ -194,7 +194,7 @@ impl Core {
             return limit;
         }
         match self.inputs.are_watched() {
-            true => limit.min((self.inputs.timers.next() - clock::now()).max(quantum)),
+            true => limit.min((self.inputs.next_timer() - clock::now()).max(quantum)),
             // The ticker sees that this one is late, and will watch within a millisecond.
             false => limit.min(quantum),
         }

@@ -85,6 +85,11 @@ impl Core {
             }
             std::hint::spin_loop();
         }
+        if let Some(lanes) = self.inputs.lanes()
+            && lanes.spins(&worker.idle_since, is_work)
+        {
+            return;
+        }
         let looks_again = || self.idle_hook.call(worker.cpu(), at_most) || is_work();
         if let Some(share) = share {
             share.leave(worker.cpu());

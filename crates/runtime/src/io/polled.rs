@@ -2,9 +2,10 @@
 
 use crate::ambient;
 use crate::engine::WeakRuntime;
-use crate::poller::{Interest, Registration};
+use crate::poller::{Interest, Registration, Source};
 use crate::time::{now, within};
 use heddle_core::Ns;
+use heddle_netstack::lane::Token;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -73,6 +74,20 @@ impl<S: AsFd> Polled<S> {
 
     pub(crate) fn io(&self) -> &S {
         &self.io
+    }
+
+    pub(crate) fn io_mut(&mut self) -> &mut S {
+        &mut self.io
+    }
+
+    /// Returns the number by which lanes report its readiness.
+    pub(crate) fn token(&self) -> Token {
+        self.watch.registration.token()
+    }
+
+    /// Returns its slot in the poller.
+    pub(crate) fn source(&self) -> &'static Source {
+        self.watch.registration.source()
     }
 
     /// Registers a duplicate of the descriptor, with the settings of this handle.

@@ -57,6 +57,7 @@ mod retry;
 mod split;
 pub mod tcp;
 mod udp;
+mod udp_io;
 pub mod unix;
 
 pub use addr::ToSocketAddrs;

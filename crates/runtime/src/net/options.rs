@@ -6,6 +6,29 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_timeout};
 use std::io;
 use std::os::fd::AsFd;
 
+/// What is under a handle: a socket of the standard library, or one that lanes may serve as well.
+pub(super) trait SocketIo: AsFd + Sized {
+    /// The standard library's socket.
+    type Std;
+
+    /// Returns the standard library's socket.
+    ///
+    /// # Errors
+    /// If the kernel has none.
+    fn try_into_std(self) -> io::Result<Self::Std>;
+
+    /// Returns what another handle to the socket gets.
+    ///
+    /// # Errors
+    /// The system's, if the process has no descriptors left.
+    fn duplicate(&self) -> io::Result<Self>;
+
+    /// Lets `clone`, which got the duplicate and has been registered, take part in what is not the kernel's.
+    fn admit(&self, clone: Polled<Self>) -> Polled<Self> {
+        clone
+    }
+}
+
 /// Takes over a socket with its time limits and makes it non-blocking.
 pub(super) fn adopt<S: AsFd>(socket: S) -> io::Result<Polled<S>> {
     let read = socket_timeout(&socket, Timeout::Recv)?;
@@ -37,7 +60,7 @@ macro_rules! impl_socket {
             /// # Errors
             /// Fails if the descriptor cannot be registered.
             pub fn from_std(socket: $std) -> std::io::Result<$socket> {
-                $crate::net::options::adopt(socket).map($socket)
+                $crate::net::options::adopt(socket.into()).map($socket)
             }
 
             /// Returns the standard library's socket, with the time limits of this handle. It is in blocking mode,
@@ -47,7 +70,8 @@ macro_rules! impl_socket {
             /// # Errors
             /// Returns the system's error.
             pub fn into_std(self) -> std::io::Result<$std> {
-                $crate::net::options::release(self.0)
+                use $crate::net::options::SocketIo as _;
+                $crate::net::options::release(self.0)?.try_into_std()
             }
 
             /// Creates a second handle to the same socket. It starts with the time limits and mode of this one, and
@@ -56,8 +80,9 @@ macro_rules! impl_socket {
             /// # Errors
             /// Fails if the process has no descriptors left.
             pub fn try_clone(&self) -> std::io::Result<$socket> {
-                let clone = $crate::io::Polled::new(self.0.io().try_clone()?)?;
-                Ok($socket(clone.with_settings_of(&self.0)))
+                use $crate::net::options::SocketIo as _;
+                let clone = $crate::io::Polled::new(self.0.io().duplicate()?)?;
+                Ok($socket(self.0.io().admit(clone.with_settings_of(&self.0))))
             }
 
             /// Sets whether operations of this handle fail with [`WouldBlock`](std::io::ErrorKind::WouldBlock) at
@@ -145,5 +170,29 @@ macro_rules! forward {
         }
     };
 }
+
+macro_rules! impl_socket_io {
+    ($($std:ty),*) => {$(
+        impl $crate::net::options::SocketIo for $std {
+            type Std = $std;
+
+            fn try_into_std(self) -> std::io::Result<$std> {
+                Ok(self)
+            }
+
+            fn duplicate(&self) -> std::io::Result<$std> {
+                self.try_clone()
+            }
+        }
+    )*};
+}
+
+impl_socket_io!(
+    std::net::TcpListener,
+    std::net::TcpStream,
+    std::os::unix::net::UnixDatagram,
+    std::os::unix::net::UnixListener,
+    std::os::unix::net::UnixStream
+);
 
 pub(super) use {forward, impl_socket, impl_timeouts};

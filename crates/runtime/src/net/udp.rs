@@ -2,6 +2,7 @@
 
 use super::addr::{ToSocketAddrs, first_that, first_that_async};
 use super::options::{forward, impl_socket, impl_timeouts};
+use super::udp_io::{UdpIo, serve_by_lanes};
 use crate::io::{Polled, impl_descriptor};
 use crate::poller::Interest;
 use std::io;
@@ -24,15 +25,17 @@ use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// assert_eq!(client.recv(&mut buf)?, 6);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct UdpSocket(pub(super) Polled<net::UdpSocket>);
+pub struct UdpSocket(pub(super) Polled<UdpIo>);
 
 impl UdpSocket {
-    /// Binds to `addr`.
+    /// Binds to `addr`. Under the runtime's own network (`RuntimeBuilder::net`), lanes serve the port if `addr` is one
+    /// of their interface's addresses, or any.
     ///
     /// # Errors
     /// Returns the system's error, such as that the port is in use or that the address is not local.
     pub fn bind(addr: impl ToSocketAddrs) -> io::Result<UdpSocket> {
-        Polled::adopt(first_that(addr, net::UdpSocket::bind)?).map(UdpSocket)
+        let socket = Polled::adopt(UdpIo::from(first_that(addr, net::UdpSocket::bind)?))?;
+        serve_by_lanes(socket).map(UdpSocket)
     }
 
     /// Waits for a datagram. What does not fit into `buf` is lost.

@@ -6,14 +6,14 @@
 mod slab;
 mod source;
 
-pub(crate) use source::Interest;
+pub(crate) use source::{Interest, Source};
 
 use crate::preempt::NoPreempt;
 use heddle_core::Ns;
+use heddle_netstack::lane::{Ready, Token};
 use heddle_sync::park::PollLock;
 use heddle_sys::epoll::{Epoll, Events};
 use slab::{Key, Slab};
-use source::Source;
 use std::cell::UnsafeCell;
 use std::io;
 use std::ops::Deref;
@@ -49,6 +49,25 @@ impl Drop for Registration {
         let _guard = NoPreempt::new();
         self.source.clear();
         SOURCES.free(self.key);
+    }
+}
+
+/// Reports that the socket of `token`, the number of a [`Registration`], became ready in a lane. Preemption is off.
+pub(crate) fn report(token: Token, ready: Ready) {
+    if let Some(source) = SOURCES.get(Key(token.0)) {
+        source.wake(ready);
+    }
+}
+
+impl Registration {
+    /// Returns the slot itself, which is never unmapped.
+    pub(crate) fn source(&self) -> &'static Source {
+        self.source
+    }
+
+    /// Returns the registration's number, for [`report`].
+    pub(crate) fn token(&self) -> Token {
+        Token(self.key.0)
     }
 }
 

@@ -25,11 +25,13 @@ use crate::carrier::call_waker;
 use crate::preempt::NoPreempt;
 use crate::sync::{Cancellable, QueuedWaker, WaitQueue};
 use heddle_core::Ns;
+use heddle_netstack::lane::Ready;
 use heddle_sync::{ReadyWord, WakerSlot};
 use heddle_sys::epoll::{BROKEN, READ, WRITE};
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 /// One direction of a descriptor. Its `ReadyWord` is model-checked: no edge is lost.
@@ -84,6 +86,9 @@ impl Direction {
 pub(crate) struct Source {
     read: Direction,
     write: Direction,
+    /// The system has reported since the descriptor was last asked, for those that have other sources as well. A new
+    /// owner of the slot asks once for nothing.
+    asks_kernel: AtomicBool,
 }
 
 /// The direction in which a task waits.
@@ -163,6 +168,17 @@ impl Source {
         }
     }
 
+    /// Returns whether the system has reported anything since the last call: if not, the descriptor has nothing. What
+    /// is found there must be recorded by [`Source::found_in_kernel`], as there may be more.
+    pub(crate) fn asks_kernel(&self) -> bool {
+        self.asks_kernel.load(Ordering::Relaxed) && self.asks_kernel.swap(false, Ordering::Acquire)
+    }
+
+    /// See [`Source::asks_kernel`].
+    pub(crate) fn found_in_kernel(&self) {
+        self.asks_kernel.store(true, Ordering::Release);
+    }
+
     /// Forgets wakers that were left behind, for the next owner. Wakes nothing that still waits.
     pub(super) fn clear(&self) {
         for direction in [&self.read, &self.write] {
@@ -175,11 +191,18 @@ impl Source {
 
     /// Reports the readiness that the system saw. Preemption is off.
     pub(super) fn report(&self, ready: u32) {
-        for (bit, direction) in [(READ, &self.read), (WRITE, &self.write)] {
-            if ready & (bit | BROKEN) != 0 {
+        self.asks_kernel.store(true, Ordering::Release);
+        let (read, write) = (ready & READ != 0, ready & WRITE != 0);
+        self.wake(Ready { read, write, broken: ready & BROKEN != 0 });
+    }
+
+    /// Wakes those that wait for what the socket is ready for. Preemption is off.
+    pub(super) fn wake(&self, ready: Ready) {
+        for (is_ready, direction) in [(ready.read, &self.read), (ready.write, &self.write)] {
+            if is_ready || ready.broken {
                 direction.ready.report();
                 // A broken descriptor concerns all its waiters.
-                if ready & BROKEN != 0 {
+                if ready.broken {
                     direction.waiters.report_to_all();
                 } else {
                     direction.waiters.report_to_one();

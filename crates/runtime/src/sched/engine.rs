@@ -36,6 +36,7 @@ impl<P: Policy> Engine for Shared<P> {
             let seen = self.core.placements.load(Ordering::Acquire);
             domain.lock();
             if let Some(task) = worker.stranded.take().or_else(|| self.pick(domain, worker)) {
+                worker.idle_since.set(0);
                 self.go(domain, worker, task);
                 continue;
             }

@@ -159,7 +159,7 @@ impl<P: Policy> Scheduler for Shared<P> {
         if !others_look
             && inputs.exist()
             && worker.looks_at_inputs()
-            && (inputs.timers.next() != Ns::MAX || inputs.poller.is_ready())
+            && (inputs.next_timer() != Ns::MAX || inputs.is_ready())
         {
             inputs.take(Some(Ns::ZERO));
         }

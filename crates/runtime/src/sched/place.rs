@@ -165,7 +165,7 @@ impl<P: Policy> Shared<P> {
         };
         own()
             || self.core.is_stopping()
-            || self.core.inputs.timers.next() <= heddle_sys::clock::now()
+            || self.core.inputs.next_timer() <= heddle_sys::clock::now()
             || elsewhere()
     }
 

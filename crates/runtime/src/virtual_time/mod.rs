@@ -240,7 +240,7 @@ impl Driver {
         let (core, now) = (self.engine.core(), clock::now());
         match activity {
             Activity::Active => unreachable!("only the driver is active"),
-            Activity::Idle { until } => (until.min(core.inputs.timers.next()).max(now), false, cpu),
+            Activity::Idle { until } => (until.min(core.inputs.next_timer()).max(now), false, cpu),
             Activity::Computing { .. } if self.must_yield(cpu) => (now, false, cpu),
             Activity::Computing { until, check_at } => {
                 let rings = core.cpus[cpu].server().map_or(Ns::MAX, |w| w.alarm.rings_at());

@@ -1,0 +1,152 @@
+//! The lanes of the runtime's own network: who looks at them, and what follows.
+//!
+//! Each worker has a lane (`heddle_netstack`). Its frames are taken by
+//!
+//! - the worker itself, where it looks at its inputs: every 61 direct switches, after a preemption, and when it has
+//!   nothing to run;
+//! - a task on it that receives and finds nothing: it runs to completion, without a wake-up;
+//! - any worker that has nothing to run, the ticker, and the dispatcher: for a worker that computes or is blocked.
+//!
+//! That frames wait is seen in memory, without a system call, so nobody is interrupted for a ring that is empty. A
+//! worker sleeps in the runtime's epoll instance, in which the descriptors of all lanes are.
+
+use crate::poller::{Poller, Registration, report};
+use crate::preempt::NoPreempt;
+use crate::worker::Worker;
+use heddle_core::Ns;
+use heddle_netstack::lane::{BATCH, Lane, Woken};
+use heddle_netstack::net::Net;
+use heddle_netstack::options::Spin;
+use heddle_netstack::wire::XskWire;
+use heddle_sys::clock;
+use std::cell::Cell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// See the module.
+pub(crate) struct Lanes {
+    net: Arc<Net>,
+    /// When the kernel's sockets were last polled while a worker had lanes to look at; a time stamp.
+    polled_at: AtomicU64,
+    /// The lanes' descriptors in the poller; nothing waits for these.
+    _registrations: Vec<Registration>,
+}
+
+/// Time between two polls of the kernel's sockets while frames keep coming: that takes a system call.
+const KERNEL_PERIOD: Ns = Ns::from_us(20);
+
+/// Batches of frames that are taken from a lane before other work gets its turn.
+const MAX_BATCHES: usize = 4;
+
+impl Lanes {
+    /// Returns the lanes of `net`, whose descriptors `poller` watches from now on.
+    ///
+    /// # Errors
+    /// The system's, if a limit on descriptors is reached.
+    pub(crate) fn new(net: Arc<Net>, poller: &Poller) -> io::Result<Lanes> {
+        let descriptors = net.lanes().iter().flat_map(Lane::descriptors);
+        let registrations = descriptors.map(|fd| poller.add(fd)).collect::<io::Result<_>>()?;
+        Ok(Lanes { net, polled_at: AtomicU64::new(0), _registrations: registrations })
+    }
+
+    /// Returns the network.
+    pub(crate) fn net(&self) -> &Arc<Net> {
+        &self.net
+    }
+
+    /// Returns whether frames wait in any lane.
+    #[inline]
+    pub(crate) fn are_ready(&self) -> bool {
+        self.net.lanes().iter().any(Lane::is_ready)
+    }
+
+    /// Returns when the earliest timer of any lane is due.
+    #[inline]
+    pub(crate) fn next_timer(&self) -> Ns {
+        self.net.lanes().iter().map(Lane::deadline).min().unwrap_or(Ns::MAX)
+    }
+
+    /// Takes what has arrived, first that of `own` lane, and lets timers expire; wakes the tasks and futures. Returns
+    /// whether there was anything, or still is.
+    pub(crate) fn take(&self, own: usize) -> bool {
+        let _guard = NoPreempt::new();
+        let (lanes, mut any) = (self.net.lanes(), false);
+        for lane in lanes[own..].iter().chain(&lanes[..own]) {
+            any |= take_from(lane);
+        }
+        any
+    }
+
+    /// Returns the index of the lane that the caller uses: its worker's, or one for all other threads. Preemption is
+    /// off for as long as it matters.
+    pub(crate) fn own(&self) -> usize {
+        own_of(&self.net)
+    }
+
+    /// Returns whether the kernel's sockets are due for a poll, although `found` frames.
+    pub(crate) fn is_kernel_due(&self, found: bool) -> bool {
+        let now = clock::ticks();
+        let due = !found
+            || now.saturating_sub(self.polled_at.load(Ordering::Relaxed))
+                >= clock::ns_to_ticks(KERNEL_PERIOD);
+        if due {
+            self.polled_at.store(now, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// Returns whether a worker that has had nothing to do since `idle_since` (a time stamp, 0 if it has just become
+    /// idle) looks again instead of parking. Looks for a while first, unless something `is_work`.
+    pub(crate) fn spins(&self, idle_since: &Cell<u64>, is_work: impl Fn() -> bool) -> bool {
+        let spin = match self.net.options().spin {
+            Spin::For(Ns::ZERO) => return false,
+            Spin::For(time) => clock::ns_to_ticks(time),
+            Spin::Forever => u64::MAX,
+        };
+        let now = clock::ticks();
+        if idle_since.get() == 0 {
+            idle_since.set(now);
+        }
+        let until = now.saturating_add(clock::ns_to_ticks(KERNEL_PERIOD));
+        while clock::ticks() < until {
+            if self.are_ready() || is_work() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        until.saturating_sub(idle_since.get()) < spin
+    }
+}
+
+/// Returns the index of the lane of `net` that the caller uses; see [`Lanes::own`].
+pub(crate) fn own_of(net: &Net) -> usize {
+    // A worker of another runtime has an index as well: all lanes send.
+    Worker::here().map_or(0, |worker| worker.cpu().min(net.lanes().len() - 1))
+}
+
+/// Takes what has arrived in the lane of `net` that the caller uses. Preemption is off.
+pub(crate) fn take_own(net: &Net) -> bool {
+    take_from(&net.lanes()[own_of(net)])
+}
+
+/// Takes what has arrived in `lane`. Preemption is off.
+fn take_from(lane: &Lane<XskWire>) -> bool {
+    if !lane.is_ready() && lane.deadline() == Ns::MAX {
+        return false;
+    }
+    let (mut woken, mut any) = (Woken::default(), false);
+    for _ in 0..MAX_BATCHES {
+        let now = clock::now();
+        if !lane.is_ready() && lane.deadline() > now {
+            break;
+        }
+        any = true;
+        let frames = lane.poll(now, &mut woken);
+        woken.drain(report);
+        if frames < BATCH {
+            break;
+        }
+    }
+    any
+}
