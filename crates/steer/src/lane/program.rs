@@ -1,7 +1,5 @@
 //! The lanes' program: the policy in its frame, with what it needs to know from the start.
 
-use std::io;
-
 use heddle_bpf::{Program, ProgramKind};
 
 use super::{Cidr, DeployError, MAX_LANES, Options};
@@ -11,6 +9,7 @@ use crate::hook::xdp::{framed, map, put_constants, seed};
 use crate::policy::{Image, LoadError, Maps, load as load_image, verify_strictly};
 
 const CONSTANTS: &str = "hd_lanes_constants";
+const CONTROL: &str = "hd_control";
 const FLOWS: &str = "hd_flows";
 /// The policy whose answer the frame computes itself.
 const BY_HASH: &str = "hash";
@@ -36,10 +35,11 @@ pub(super) fn load(options: &Options) -> Result<(Program, Maps), DeployError> {
     let constants = [u32::from(by_hash), u32::from(!options.allow.is_empty())];
     put_constants(&mut maps, CONSTANTS, constants.map(u32::to_ne_bytes).as_flattened())?;
     let program = load_image("hd_lanes", ProgramKind::Xdp, &image, &mut maps)?;
-    let made = allow(&maps, &options.allow).and_then(|()| {
-        map(&maps, "hd_control")?.update(&0_u32.to_ne_bytes(), &lanes.to_ne_bytes())
-    });
-    made.map_err(|error| LoadError::Map { name: "hd_allow4".into(), error })?;
+    let control = map(&maps, CONTROL);
+    control
+        .and_then(|map| map.update(&0_u32.to_ne_bytes(), &lanes.to_ne_bytes()))
+        .map_err(|error| LoadError::Map { name: CONTROL.into(), error })?;
+    allow(&maps, &options.allow)?;
     Ok((program, maps))
 }
 
@@ -49,10 +49,15 @@ fn shrink_flows(image: &mut Image) {
     }
 }
 
-fn allow(maps: &Maps, sources: &[Cidr]) -> io::Result<()> {
+fn allow(maps: &Maps, sources: &[Cidr]) -> Result<(), DeployError> {
     for source in sources {
         let name = if source.is_ipv4() { "hd_allow4" } else { "hd_allow6" };
-        map(maps, name)?.update(&source.key(), &[0; 4])?;
+        let put = map(maps, name).and_then(|map| map.update(&source.key(), &[0; 4]));
+        put.map_err(|error| {
+            let text =
+                format!("cannot allow {source}: {error} (1024 ranges of a family are the most)");
+            DeployError::Options(text)
+        })?;
     }
     Ok(())
 }

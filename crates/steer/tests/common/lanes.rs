@@ -56,8 +56,18 @@ impl Lanes {
         socket
     }
 
+    /// A bound socket of the near end, which listens if it is one of TCP.
     pub fn kernel_socket(&self, protocol: Protocol, address: SocketAddr) -> OwnedFd {
-        self.net.near.run(|| kernel_socket(protocol, address))
+        let socket = self.bound(protocol, address);
+        if protocol == Protocol::Tcp {
+            listen(&socket, 16).unwrap();
+        }
+        socket
+    }
+
+    /// The same, and it does not listen.
+    pub fn bound(&self, protocol: Protocol, address: SocketAddr) -> OwnedFd {
+        self.net.near.run(|| bound(protocol, address))
     }
 
     /// Has the program decide about a frame, which then vanishes.
@@ -84,8 +94,8 @@ impl Lanes {
     }
 }
 
-/// A socket of this thread's namespace.
-pub fn kernel_socket(protocol: Protocol, address: SocketAddr) -> OwnedFd {
+/// A bound socket of this thread's namespace.
+fn bound(protocol: Protocol, address: SocketAddr) -> OwnedFd {
     let kind = match protocol {
         Protocol::Tcp => SocketType::STREAM,
         Protocol::Udp => SocketType::DGRAM,
@@ -93,9 +103,9 @@ pub fn kernel_socket(protocol: Protocol, address: SocketAddr) -> OwnedFd {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket(family, kind, None).unwrap();
     sockopt::set_socket_reuseport(&socket, true).unwrap();
-    bind(&socket, &address).unwrap();
-    if protocol == Protocol::Tcp {
-        listen(&socket, 16).unwrap();
+    if !address.is_ipv4() {
+        sockopt::set_ipv6_v6only(&socket, true).unwrap();
     }
+    bind(&socket, &address).unwrap();
     socket
 }
