@@ -12,6 +12,7 @@ pub mod cpu_list;
 pub mod epoll;
 pub mod fork;
 pub mod futex;
+pub mod interface;
 pub mod isolated;
 #[doc(hidden)]
 pub mod locked;
