@@ -11,7 +11,10 @@
 #define HD_KIND_CPUS 6
 #define HD_KIND_XSKS 7
 #define HD_KIND_SOCKETS 8
-#define HD_KIND_CONSTANT 9
+#define HD_KIND_LRU 9
+#define HD_KIND_GROWING 10
+#define HD_KIND_PREFIXES 11
+#define HD_KIND_SOCKETS_BY_KEY 12
 
 #define HD_OWN_MAP(name, kind, key, value, n) struct hd_map name HD_SECTION(".hd.maps") = {kind, key, value, n}
 

@@ -19,6 +19,12 @@ pub enum MapKind {
     PerCpuArray,
     /// Values by key.
     Hash,
+    /// Values by key, in memory that is allocated as they are inserted. The kernel reports it as a [`MapKind::Hash`].
+    GrowingHash,
+    /// Values by key; a new one replaces one of the least recently used when it is full.
+    LruHash,
+    /// Values by prefix: a number of bits, then the bits. A lookup finds the longest one.
+    Prefixes,
     /// Programs for tail calls.
     Programs,
     /// Sockets of a reuseport group.
@@ -40,10 +46,13 @@ pub enum MapKind {
 }
 
 impl MapKind {
-    const ALL: [(Self, u32); 12] = [
+    const ALL: [(Self, u32); 15] = [
         (Self::Array, sys::BPF_MAP_TYPE_ARRAY),
         (Self::PerCpuArray, sys::BPF_MAP_TYPE_PERCPU_ARRAY),
         (Self::Hash, sys::BPF_MAP_TYPE_HASH),
+        (Self::GrowingHash, sys::BPF_MAP_TYPE_HASH),
+        (Self::LruHash, sys::BPF_MAP_TYPE_LRU_HASH),
+        (Self::Prefixes, sys::BPF_MAP_TYPE_LPM_TRIE),
         (Self::Programs, sys::BPF_MAP_TYPE_PROG_ARRAY),
         (Self::ReuseportSockets, sys::BPF_MAP_TYPE_REUSEPORT_SOCKARRAY),
         (Self::Cpus, sys::BPF_MAP_TYPE_CPUMAP),
@@ -94,6 +103,10 @@ impl Map {
         let mut flags = 0;
         if spec.kind == MapKind::Array {
             flags |= sys::BPF_F_MMAPABLE;
+        }
+        // The kernel makes prefix maps no other way.
+        if matches!(spec.kind, MapKind::GrowingHash | MapKind::Prefixes) {
+            flags |= sys::BPF_F_NO_PREALLOC;
         }
         if spec.read_only {
             flags |= sys::BPF_F_RDONLY_PROG;

@@ -113,6 +113,10 @@ pub(super) fn spec(decl: &MapDecl) -> MapSpec {
         DeclKind::Cpus => (MapKind::Cpus, false),
         DeclKind::Xsks => (MapKind::XdpSockets, false),
         DeclKind::Sockets => (MapKind::Sockets, false),
+        DeclKind::Lru => (MapKind::LruHash, false),
+        DeclKind::Growing => (MapKind::GrowingHash, false),
+        DeclKind::Prefixes => (MapKind::Prefixes, false),
+        DeclKind::SocketsByKey => (MapKind::SocketHash, false),
         DeclKind::Data { constant, .. } => (MapKind::Array, constant || decl.name == CONTROL),
     };
     let (key_size, value_size, entries) = (decl.key_size, decl.value_size, decl.entries);

@@ -97,6 +97,14 @@ pub enum DeclKind {
     Xsks,
     /// Sockets to redirect streams to.
     Sockets,
+    /// Values by key, of which new ones replace the least recently used.
+    Lru,
+    /// Values by key, whose memory is allocated as they are inserted.
+    Growing,
+    /// Values by prefix.
+    Prefixes,
+    /// Sockets by key.
+    SocketsByKey,
     /// A section of data: one value, which programs refer to directly.
     Data {
         /// Its initial content.
@@ -118,6 +126,10 @@ impl DeclKind {
             6 => Self::Cpus,
             7 => Self::Xsks,
             8 => Self::Sockets,
+            9 => Self::Lru,
+            10 => Self::Growing,
+            11 => Self::Prefixes,
+            12 => Self::SocketsByKey,
             _ => return None,
         })
     }
