@@ -20,10 +20,17 @@ struct hd_packet {
 	u8 protocol, family;
 	u16 payload;
 	u32 length; /* of the payload, without the padding of short frames */
+	u8 fragment;
+	u8 flags; /* of TCP */
 };
 
 #define HD_TCP 6
 #define HD_UDP 17
+
+/* Values of `fragment`. Only the first one has ports. */
+#define HD_WHOLE 0
+#define HD_FIRST 1
+#define HD_LATER 2
 
 /* The most VLAN tags, and the most headers between IPv6's own and the transport's. */
 #define HD_TAGS 2
@@ -66,13 +73,12 @@ HD_INLINE void *hd_ethernet(void *data, void *end, u16 *type)
 	return 0;
 }
 
-/* Returns the transport's header; 0 for a fragment, even the first: an executor has no use for half a datagram, and
- * the kernel reassembles it. `behind` is the transport's length in bytes. */
+/* Returns the transport's header, or what a later fragment has in its place. `behind` is its length in bytes. */
 HD_INLINE void *hd_internet4(void *at, void *end, struct hd_packet *packet, u32 *behind)
 {
 	struct hd_ipv4 *ip = HD_HEADER(struct hd_ipv4, at);
 
-	if (!ip || ip->fragment & HD_BE16(0x3fff))
+	if (!ip)
 		return 0;
 	u32 header = (ip->version_and_length & 15) * 4, total = HD_BE16(ip->total);
 	if (header < sizeof *ip || total < header)
@@ -81,6 +87,8 @@ HD_INLINE void *hd_internet4(void *at, void *end, struct hd_packet *packet, u32 
 	packet->destination[0] = ip->destination;
 	packet->protocol = ip->protocol;
 	packet->family = 4;
+	if (ip->fragment & HD_BE16(0x3fff))
+		packet->fragment = ip->fragment & HD_BE16(0x1fff) ? HD_LATER : HD_FIRST;
 	*behind = total - header;
 	return (u8 *)at + header;
 }
@@ -101,11 +109,16 @@ HD_INLINE void *hd_internet6(void *at, void *end, struct hd_packet *packet, u32 
 	packet->destination[1] = (u64)ip->destination[3] << 32 | ip->destination[2];
 	packet->family = 6;
 	u8 *header = (u8 *)(ip + 1);
-	/* Hop-by-hop, routing, destination. */
-	for (u32 i = 0; i < HD_EXTENSIONS && (next == 0 || next == 43 || next == 60); i++) {
-		if ((void *)(header + 2) > end)
+	/* Hop-by-hop, routing, destination, fragment. */
+	for (u32 i = 0; i < HD_EXTENSIONS && (next == 0 || next == 43 || next == 60 || next == 44); i++) {
+		if ((void *)(header + 4) > end)
 			return 0;
 		u32 length = (header[1] + 1) * 8;
+		if (next == 44) {
+			length = 8;
+			/* A single fragment of everything counts as one, too: few senders make them. */
+			packet->fragment = (header[2] << 8 | header[3]) & 0xfff8 ? HD_LATER : HD_FIRST;
+		}
 		next = header[0];
 		if (length > left)
 			return 0;
@@ -131,6 +144,7 @@ HD_INLINE int hd_transport(void *at, void *data, void *end, struct hd_packet *pa
 		if ((u8 *)at + 20 > (u8 *)end)
 			return 0;
 		header = (((u8 *)at)[12] >> 4) * 4;
+		packet->flags = ((u8 *)at)[13];
 	} else {
 		behind = HD_MIN(behind, HD_BE16(ports[2]));
 	}
@@ -143,7 +157,8 @@ HD_INLINE int hd_transport(void *at, void *data, void *end, struct hd_packet *pa
 	return 1;
 }
 
-/* Whether the frame of `ctx` is a whole datagram or segment; fills in what its headers say. */
+/* Whether the frame of `ctx` is a whole datagram or segment; fills in what its headers say. A fragment is not, even
+ * the first: an executor has no use for half a datagram, and the kernel reassembles it. */
 HD_INLINE int hd_parse(struct xdp_md *ctx, struct hd_packet *packet)
 {
 	void *data = (void *)(u64)ctx->data, *end = (void *)(u64)ctx->data_end;
@@ -159,7 +174,7 @@ HD_INLINE int hd_parse(struct xdp_md *ctx, struct hd_packet *packet)
 		at = hd_internet6(at, end, packet, &behind);
 	else
 		return 0;
-	return at && hd_transport(at, data, end, packet, behind);
+	return at && packet->fragment == HD_WHOLE && hd_transport(at, data, end, packet, behind);
 }
 
 #endif

@@ -27,24 +27,34 @@ HD_INLINE u32 hd_flow(const struct hd_packet *packet)
 	return hd_mix(hash ^ packet->destination[1]);
 }
 
-/* Fills in the policy's input from the frame; 0 if it does not parse, which the root has checked. */
+/* Fills in the policy's input from a parsed frame. */
+HD_INLINE void hd_describe(struct xdp_md *ctx, const struct hd_packet *packet, struct hd_in *in)
+{
+	in->length = packet->length;
+	in->hash = hd_flow(packet);
+	in->source_port = packet->source_port;
+	in->destination_port = packet->destination_port;
+	in->protocol = packet->protocol;
+	in->family = packet->family;
+	u32 seen = HD_MIN(packet->length, HD_WINDOW);
+	if (seen > 0 && seen <= HD_WINDOW && !load_bytes(ctx, packet->payload, in->window, seen))
+		in->seen = seen;
+}
+
+/* The same from the frame; 0 if it does not parse, which the root has checked. */
 HD_INLINE int hd_input(struct xdp_md *ctx, struct hd_in *in)
 {
 	struct hd_packet packet = {};
 
 	if (!hd_parse(ctx, &packet))
 		return 0;
-	in->length = packet.length;
-	in->hash = hd_flow(&packet);
-	in->source_port = packet.source_port;
-	in->destination_port = packet.destination_port;
-	in->protocol = packet.protocol;
-	in->family = packet.family;
-	u32 seen = HD_MIN(packet.length, HD_WINDOW);
-	if (seen > 0 && seen <= HD_WINDOW && !load_bytes(ctx, packet.payload, in->window, seen))
-		in->seen = seen;
+	hd_describe(ctx, &packet, in);
 	return 1;
 }
+
+/* A socket takes only frames of its own receive queue. So an executor is one socket per queue, at entry executor *
+ * HD_MAX_QUEUES + queue, and the policy does not choose among them. */
+#define HD_MAX_QUEUES 128
 
 /* Enforces the choice: the frame goes to entry `key` of `executors`, or passes. */
 #define HD_REDIRECT(executors, choice, key)                                                       \

@@ -1,10 +1,6 @@
 /* AF_XDP sockets: the policy chooses which program in user space gets a packet, past the network stack. */
 #include "xdp.h"
 
-/* A socket takes only frames of its own receive queue. So an executor is one socket per queue, and the policy does
- * not choose among them. */
-#define HD_MAX_QUEUES 128
-
 HD_OWN_MAP(hd_executor, HD_KIND_XSKS, 4, 4, HD_MAX_EXECUTORS * HD_MAX_QUEUES);
 
 HD_SECTION("main") int hd_main(struct xdp_md *ctx)

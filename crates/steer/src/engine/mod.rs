@@ -404,21 +404,30 @@ impl Engine {
 
     /// Returns the policy with its parameters set, and the parameters as understood.
     fn object(&self, policy: &Policy) -> Result<(Object, Vec<(String, String)>), Error> {
-        let name = clean(&policy.name);
-        let mut object = match &policy.object {
-            Some(bytes) => (self.reader)(bytes)?,
-            None => {
-                let bytes = policy::shipped(&policy.name).ok_or_else(|| unknown_policy(&name))?;
-                read_here(bytes)?
-            }
-        };
-        policy::check(&object).map_err(|refused| {
-            Error::new(ErrorKind::Denied, format!("policy `{name}` is {refused}"))
-        })?;
-        let parameters = policy::set_params(&mut object, &policy.parameters)
-            .map_err(|error| invalid(format!("policy `{name}`: {error}")))?;
-        Ok((object, parameters))
+        object_of(policy, &self.reader)
     }
+}
+
+/// Returns a policy with its parameters set, and the parameters as understood. `reader` parses those that are not
+/// shipped.
+pub(crate) fn object_of(
+    policy: &Policy,
+    reader: impl Fn(&[u8]) -> Result<Object, Error>,
+) -> Result<(Object, Vec<(String, String)>), Error> {
+    let name = clean(&policy.name);
+    let mut object = match &policy.object {
+        Some(bytes) => reader(bytes)?,
+        None => {
+            let bytes = policy::shipped(&policy.name).ok_or_else(|| unknown_policy(&name))?;
+            read_here(bytes)?
+        }
+    };
+    policy::check(&object).map_err(|refused| {
+        Error::new(ErrorKind::Denied, format!("policy `{name}` is {refused}"))
+    })?;
+    let parameters = policy::set_params(&mut object, &policy.parameters)
+        .map_err(|error| invalid(format!("policy `{name}`: {error}")))?;
+    Ok((object, parameters))
 }
 
 fn unknown_policy(name: &str) -> Error {

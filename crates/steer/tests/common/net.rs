@@ -72,13 +72,44 @@ pub struct Packet {
     /// IPv4: words of options; IPv6: hop-by-hop and destination headers.
     pub extras: usize,
     pub protocol: u8,
+    /// Of TCP.
+    pub flags: u8,
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    /// What stands instead of a TCP or UDP header and the payload.
+    pub raw: Option<Vec<u8>>,
 }
+
+pub const SYN: u8 = 2;
+pub const ACK: u8 = 16;
 
 impl Packet {
     pub fn new(six: bool, port: u16, payload: &[u8]) -> Self {
         let (from, payload) = (4000, payload.to_vec());
         let tags = Vec::new();
-        Self { six, port, from, payload, tags, fragment: 0, extras: 0, protocol: 17 }
+        let (source, destination) = match six {
+            true => (FAR6.into(), NEAR6.into()),
+            false => (FAR4.into(), NEAR4.into()),
+        };
+        Self {
+            six,
+            port,
+            from,
+            payload,
+            tags,
+            fragment: 0,
+            extras: 0,
+            protocol: 17,
+            flags: SYN,
+            source,
+            destination,
+            raw: None,
+        }
+    }
+
+    /// A segment without data.
+    pub fn tcp(six: bool, port: u16, from: u16, flags: u8) -> Self {
+        Self { protocol: 6, from, flags, ..Self::new(six, port, &[]) }
     }
 
     pub fn frame(&self) -> Vec<u8> {
@@ -94,21 +125,21 @@ impl Packet {
     }
 
     fn transport(&self) -> Vec<u8> {
+        if let Some(raw) = &self.raw {
+            return raw.clone();
+        }
         let mut bytes = Vec::new();
         bytes.extend(self.from.to_be_bytes());
         bytes.extend(self.port.to_be_bytes());
         if self.protocol == 6 {
-            // Sequence numbers, a header of five words, SYN, a window.
-            bytes.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0x10, 0, 0, 0, 0, 0]);
+            // Sequence numbers, a header of five words, flags, a window.
+            bytes.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, self.flags, 0x10, 0, 0, 0, 0, 0]);
         } else {
             bytes.extend((8 + self.payload.len() as u16).to_be_bytes());
             bytes.extend([0, 0]);
         }
         bytes.extend(&self.payload);
-        let (near, far) = match self.six {
-            true => (NEAR6.octets().to_vec(), FAR6.octets().to_vec()),
-            false => (NEAR4.octets().to_vec(), FAR4.octets().to_vec()),
-        };
+        let (near, far) = (octets(self.destination), octets(self.source));
         let pseudo = [&near[..], &far, &[0, self.protocol], &(bytes.len() as u16).to_be_bytes()];
         let sum = checksum(&[pseudo.concat(), bytes.clone()].concat());
         let at = if self.protocol == 6 { 16 } else { 6 };
@@ -125,8 +156,8 @@ impl Packet {
         header.extend(7_u16.to_be_bytes());
         header.extend(self.fragment.to_be_bytes());
         header.extend([64, self.protocol, 0, 0]);
-        header.extend(FAR4.octets());
-        header.extend(NEAR4.octets());
+        header.extend(octets(self.source));
+        header.extend(octets(self.destination));
         // No operation.
         header.resize(words * 4, 1);
         let sum = checksum(&header);
@@ -150,9 +181,16 @@ impl Packet {
         let mut header = vec![0x60, 0, 0, 0];
         header.extend((behind.len() as u16).to_be_bytes());
         header.extend([next, 64]);
-        header.extend(FAR6.octets());
-        header.extend(NEAR6.octets());
+        header.extend(octets(self.source));
+        header.extend(octets(self.destination));
         [vec![0x86, 0xdd], header, behind].concat()
+    }
+}
+
+fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
     }
 }
 

@@ -71,7 +71,7 @@ pub enum ClaimError {
 
 impl Claim {
     /// `struct hd_claim`.
-    fn key(&self) -> [u8; 24] {
+    pub(crate) fn key(&self) -> [u8; 24] {
         let mut key = [0; 24];
         key[0] = self.protocol as u8;
         key[1] = if self.address.is_ipv4() { 4 } else { 6 };

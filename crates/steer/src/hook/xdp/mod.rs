@@ -26,6 +26,8 @@ pub use offload::{OffloadRefused, probe_offload};
 pub use policy::{
     Executors, MAX_SLOTS, PolicyError, free_slot, load_policy, put_policy, take_policy,
 };
+pub(crate) use policy::{framed, put_constants, seed};
+pub(crate) use root::attach;
 pub use root::{AttachError, Root};
 
 use std::io;
@@ -37,6 +39,6 @@ use crate::policy::Maps;
 /// The map of the executors.
 pub const EXECUTORS: &str = "hd_executor";
 
-fn map<'a>(maps: &'a Maps, name: &str) -> io::Result<&'a Map> {
+pub(crate) fn map<'a>(maps: &'a Maps, name: &str) -> io::Result<&'a Map> {
     maps.get(name).ok_or_else(|| io::Error::other(format!("no map `{name}`")))
 }

@@ -78,19 +78,23 @@ fn load_frame(
     policy: &Object,
     maps: &mut Maps,
 ) -> Result<Program, LoadError> {
-    let image = link(&[&frame(executors.frame()), &frame("common"), policy]);
-    let mut image = image.map_err(|error| match error {
-        LinkError::Undefined { name, .. } if OF_SOCKETS.contains(&name.as_str()) => {
-            LinkError::NoSockets(name)
-        }
-        error => error,
-    })?;
+    let mut image = framed(executors.frame(), policy)?;
     if executors == Executors::Cpus {
         size_by_cpus(&mut image)?;
     }
     verify_strictly(policy, maps)?;
-    seed(maps).map_err(|error| LoadError::Map { name: SEED.into(), error })?;
+    seed(maps)?;
     load(name, ProgramKind::Xdp, &image, maps)
+}
+
+/// Links `policy` into a frame that has no sockets to look at.
+pub(crate) fn framed(hook: &str, policy: &Object) -> Result<Image, LinkError> {
+    link(&[&frame(hook), &frame("common"), policy]).map_err(|error| match error {
+        LinkError::Undefined { name, .. } if OF_SOCKETS.contains(&name.as_str()) => {
+            LinkError::NoSockets(name)
+        }
+        error => error,
+    })
 }
 
 /// The kernel creates no map for more CPUs than it was built for.
@@ -104,22 +108,30 @@ fn size_by_cpus(image: &mut Image) -> Result<(), LoadError> {
 }
 
 /// Flows keep their hash when the policy is replaced, and no outsider knows it.
-fn seed(maps: &mut Maps) -> io::Result<()> {
+pub(crate) fn seed(maps: &mut Maps) -> Result<(), LoadError> {
     if maps.contains_key(SEED) {
         return Ok(());
     }
+    put_constants(maps, SEED, &RandomState::new().hash_one(SEED).to_ne_bytes())
+}
+
+/// Sets the constants of a frame before it is loaded: the verifier knows them then.
+pub(crate) fn put_constants(maps: &mut Maps, name: &str, bytes: &[u8]) -> Result<(), LoadError> {
     let spec = MapSpec {
-        name: SEED.into(),
+        name: name.into(),
         kind: MapKind::Array,
         key_size: 4,
-        value_size: 8,
+        value_size: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
         entries: 1,
         read_only: true,
     };
-    let map = Map::create(&spec)?;
-    map.update(&0_u32.to_ne_bytes(), &RandomState::new().hash_one(SEED).to_ne_bytes())?;
-    map.freeze()?;
-    maps.insert(SEED.into(), map);
+    let create = || {
+        let map = Map::create(&spec)?;
+        map.update(&0_u32.to_ne_bytes(), bytes)?;
+        map.freeze().map(|()| map)
+    };
+    let map = create().map_err(|error| LoadError::Map { name: name.into(), error })?;
+    maps.insert(name.into(), map);
     Ok(())
 }
 

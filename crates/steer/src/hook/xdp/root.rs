@@ -100,15 +100,7 @@ impl Root {
         let mut maps = Maps::new();
         let image = link(&[&frame("xdp_root")]).map_err(LoadError::from)?;
         let program = load("hd_root", ProgramKind::Xdp, &image, &mut maps)?;
-        let native = put(interface, &program, mode.unwrap_or(Mode::Native));
-        let link = match native {
-            Err(AttachError::Unsupported { .. } | AttachError::Settings { .. })
-                if mode.is_none() =>
-            {
-                put(interface, &program, Mode::Generic)?
-            }
-            result => result?,
-        };
+        let (link, _) = attach(interface, &program, mode)?;
         Ok(Self { program, maps, link })
     }
 
@@ -186,6 +178,22 @@ impl Root {
         let there = interface.run(|| xdp_programs(interface.index()))?;
         let at = |found: Option<u32>, mode| (found == Some(id)).then_some(mode);
         Ok(at(there.native, Mode::Native).or_else(|| at(there.generic, Mode::Generic)))
+    }
+}
+
+/// Attaches `program` to `interface`: in `mode`, or else in the driver if it supports XDP, otherwise in generic
+/// mode. Returns the mode it runs in.
+pub(crate) fn attach(
+    interface: &Interface,
+    program: &Program,
+    mode: Option<Mode>,
+) -> Result<(Link, Mode), AttachError> {
+    let first = mode.unwrap_or(Mode::Native);
+    match put(interface, program, first) {
+        Err(AttachError::Unsupported { .. } | AttachError::Settings { .. }) if mode.is_none() => {
+            put(interface, program, Mode::Generic).map(|link| (link, Mode::Generic))
+        }
+        result => result.map(|link| (link, first)),
     }
 }
 
