@@ -182,6 +182,9 @@ pub mod task {
 #[cfg(feature = "hyper")]
 pub use heddle_rt::hyper;
 
+#[cfg(feature = "bypass")]
+mod bypass;
+
 #[cfg(feature = "tracing")]
 pub mod tracing;
 

@@ -153,7 +153,7 @@ impl Net {
     ) -> io::Result<()> {
         let mut made = Vec::new();
         for address in families(local) {
-            if let Err(error) = self.steering.claim(protocol, address, socket) {
+            if let Err(error) = self.steering.claim(protocol, address, &[socket]) {
                 made.into_iter().for_each(|address| self.release_one(protocol, address));
                 return Err(error);
             }

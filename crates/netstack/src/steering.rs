@@ -30,8 +30,9 @@ pub trait Steering: Send + Sync {
     /// The kernel's.
     fn put_socket(&self, lane: u32, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Claims the packets to `address` (unspecified: to any address of the interface, of its family), which `socket` is
-    /// bound to. The claim lasts as long as a socket that proves it.
+    /// Claims the packets to `address` (unspecified: to any address of the interface, of its family), which the sockets
+    /// in `proof` are bound to. The claim lasts as long as one of them has the address; without any, until it is
+    /// released. Claiming again adds sockets.
     ///
     /// # Errors
     /// If another claim has the address; the kernel's.
@@ -39,7 +40,7 @@ pub trait Steering: Send + Sync {
         &self,
         protocol: Protocol,
         address: SocketAddr,
-        socket: BorrowedFd<'_>,
+        proof: &[BorrowedFd<'_>],
     ) -> io::Result<()>;
 
     /// Ends the claim of `address`.
@@ -67,7 +68,10 @@ pub trait Steering: Send + Sync {
     fn set_local(&self, addresses: &[IpAddr]) -> io::Result<()>;
 
     /// Returns what the program has counted, by name.
-    fn counts(&self) -> Vec<(String, u64)>;
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn counts(&self) -> io::Result<Vec<(&'static str, u64)>>;
 }
 
 /// Deploys a program for a number of lanes on the interface that the options name.
