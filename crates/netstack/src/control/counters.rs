@@ -50,6 +50,9 @@ counters! {
     abandoned,
 }
 
-pub(super) fn add(counter: &AtomicU64) {
+/// One of the counters.
+pub(super) type Count = AtomicU64;
+
+pub(super) fn add(counter: &Count) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -7,10 +7,10 @@ use std::fmt;
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// The address of all stations.
+    /// The address of all hosts on a link.
     pub const BROADCAST: Mac = Mac([0xff; 6]);
 
-    /// Returns whether it names a single station: it is neither a group's address nor all zeros.
+    /// Returns whether it is a single host's: it is neither a group's address nor all zeros.
     #[must_use]
     pub fn is_unicast(self) -> bool {
         self.0[0] & 1 == 0 && self.0 != [0; 6]

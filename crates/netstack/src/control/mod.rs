@@ -16,14 +16,23 @@
 //!   [`NEIGHBOUR_PROTOCOL`], until their interface goes down or an administrator removes them.
 
 mod address;
+mod asked;
 mod builder;
 mod counters;
 mod error;
 mod handle;
+mod keeper;
 mod mac;
+mod mirror;
+mod netlink;
+mod pace;
 mod prefix;
 mod routes;
 mod snapshot;
+mod support;
+#[cfg(test)]
+mod tests;
+mod thread;
 
 pub use address::InterfaceAddress;
 pub use builder::SnapshotBuilder;

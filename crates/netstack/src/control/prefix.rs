@@ -42,6 +42,17 @@ impl Prefix {
         self.address.is_ipv4() == address.is_ipv4()
             && mask(bits(address), self.length) == bits(self.address)
     }
+
+    /// Returns whether `address` is the first or the last of an IPv4 network, which belong to no host. Networks of
+    /// one or two addresses have no edges, nor has IPv6.
+    pub(super) fn is_edge(&self, address: IpAddr) -> bool {
+        let hosts = u128::MAX.checked_shr(u32::from(self.length)).unwrap_or(0) >> 96 << 96;
+        let last = bits(self.address) | hosts;
+        address.is_ipv4()
+            && self.length < 31
+            && self.contains(address)
+            && (bits(address) == last || bits(address) == bits(self.address))
+    }
 }
 
 impl fmt::Display for Prefix {

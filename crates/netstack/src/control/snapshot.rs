@@ -109,7 +109,7 @@ impl Snapshot {
         self.link.up
     }
 
-    /// Returns whether the interface still is in this namespace. It does not come back: one of the same name is another.
+    /// Returns whether the interface still is in this namespace. A later one is another, even if it has the same name.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.link.exists
