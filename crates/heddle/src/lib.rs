@@ -62,7 +62,7 @@ pub use heddle_rt::{
     TlsMode, attrs, block_on, blocking, in_task, no_preempt, panic_message, scope, select,
     set_attrs, spawn, stats, task_local, task_name, yield_now,
 };
-pub use heddle_rt::{alloc, sync};
+pub use heddle_rt::{alloc, netstack, sync};
 
 /// An echo server and a client, which stops the server through a Unix socket:
 ///

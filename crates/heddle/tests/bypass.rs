@@ -2,7 +2,9 @@
 
 use heddle::Runtime;
 use heddle::net::UdpSocket;
+use heddle::netstack::lane::Counters;
 use heddle_netns::{FAR4, FAR6, NEAR, NEAR4, NEAR6, Pair};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -61,5 +63,95 @@ fn datagrams_are_served_by_lanes_over_both_families() {
             }
             server.join().unwrap();
         }
+        assert_eq!(count(runtime, |packets| packets.udp_received), 200);
+        assert_eq!(count(runtime, |packets| packets.udp_sent), 200);
+    });
+}
+
+/// Returns the sum of a count over all lanes.
+fn count(runtime: &Runtime, of: impl Fn(&Counters) -> u64) -> u64 {
+    let lanes = runtime.network().unwrap().lanes();
+    lanes.iter().map(|lane| of(&lane.counters().packets)).sum()
+}
+
+/// The kernel takes fragments apart and together, on both ways; the socket of lanes gets and sends them.
+#[test]
+fn datagrams_longer_than_the_mtu_go_through_the_kernel() {
+    with_lanes("", |runtime, pair| {
+        let socket = runtime.run(|| UdpSocket::bind("0.0.0.0:9000")).unwrap();
+        let server = runtime.spawn(move || echo(&socket, 4));
+        let client = client(pair, (NEAR4, 9000).into());
+        for length in [1472, 1473, 9000, 60_000] {
+            let text: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            assert!(ask(&client, &text) == text, "{length} bytes");
+        }
+        server.join().unwrap();
+        assert_eq!(count(runtime, |packets| packets.udp_received), 1);
+        assert_eq!(count(runtime, |packets| packets.udp_by_kernel), 3);
+    });
+}
+
+#[test]
+fn a_client_of_lanes_is_served_by_the_kernel() {
+    with_lanes("", |runtime, pair| {
+        let server = pair.far.run(|| std::net::UdpSocket::bind((FAR4, 9000))).unwrap();
+        let asked = runtime.spawn(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect((FAR4, 9000)).unwrap();
+            assert_eq!(socket.local_addr().unwrap().ip(), NEAR4, "the route's choice");
+            assert_eq!(socket.peer_addr().unwrap(), (FAR4, 9000).into());
+            socket.send(b"question").unwrap();
+            let mut buf = [0; 16];
+            let length = socket.recv(&mut buf).unwrap();
+            assert_eq!(&buf[..length], b"answer");
+            // Nothing listens there, which the kernel at the other end says.
+            socket.connect((FAR4, 9001)).unwrap();
+            socket.send(b"nobody").unwrap();
+            assert_eq!(socket.recv(&mut buf).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        });
+        let mut buf = [0; 16];
+        let (length, peer) = server.recv_from(&mut buf).unwrap();
+        assert_eq!((&buf[..length], peer.ip()), (&b"question"[..], NEAR4.into()));
+        server.send_to(b"answer", peer).unwrap();
+        asked.join().unwrap();
+        assert_eq!(count(runtime, |packets| packets.udp_by_kernel), 0);
+    });
+}
+
+/// What does not arrive at the interface is the kernel's, and so are sockets of other addresses.
+#[test]
+fn loopback_and_other_addresses_are_the_kernels() {
+    with_lanes("", |runtime, pair| {
+        pair.near.ip("link set lo up").unwrap();
+        runtime.run(|| {
+            let wildcard = UdpSocket::bind("0.0.0.0:9000").unwrap();
+            let local = UdpSocket::bind("127.0.0.1:0").unwrap();
+            local.send_to(b"here", "127.0.0.1:9000").unwrap();
+            let mut buf = [0; 16];
+            let (length, peer) = wildcard.recv_from(&mut buf).unwrap();
+            assert_eq!((&buf[..length], peer), (&b"here"[..], local.local_addr().unwrap()));
+            wildcard.send_to(b"back", peer).unwrap();
+            assert_eq!(local.recv_from(&mut buf).unwrap(), (4, ([127, 0, 0, 1], 9000).into()));
+            let taken = UdpSocket::bind("0.0.0.0:9000").unwrap_err();
+            assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+            wildcard.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            assert_eq!(wildcard.recv_from(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock);
+        });
+        assert_eq!(count(runtime, |packets| packets.udp_received), 0);
+    });
+}
+
+#[test]
+fn handles_of_a_socket_share_what_arrives() {
+    with_lanes("", |runtime, pair| {
+        let socket = runtime.run(|| UdpSocket::bind("0.0.0.0:9000")).unwrap();
+        let other = runtime.run(|| socket.try_clone()).unwrap();
+        let servers = [socket, other].map(|socket| runtime.spawn(move || echo(&socket, 1)));
+        for client in [client(pair, (NEAR4, 9000).into()), client(pair, (NEAR4, 9000).into())] {
+            assert_eq!(ask(&client, b"one each"), b"one each");
+        }
+        servers.into_iter().for_each(|server| server.join().unwrap());
+        // The port is free once both are gone.
+        runtime.run(|| UdpSocket::bind("0.0.0.0:9000")).unwrap();
     });
 }

@@ -137,6 +137,8 @@ mod watches;
 mod worker;
 mod worker_list;
 
+/// The runtime's own network: options and counters of [`RuntimeBuilder::net`] and [`Runtime::network`].
+pub use heddle_netstack as netstack;
 pub use ambient::stats;
 pub use attrs::{attrs, set_attrs};
 pub use block_on::block_on;

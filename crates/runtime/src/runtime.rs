@@ -5,6 +5,7 @@ use crate::preempt::NoPreempt;
 use crate::stats::Stats;
 use crate::task::Task;
 use crate::tls;
+use heddle_netstack::net::Net;
 use std::time::{Duration, Instant};
 
 /// Workers that run tasks under a policy.
@@ -107,6 +108,11 @@ impl Runtime {
     fn is_own_task(&self) -> bool {
         let ours = self.engine.liveness();
         Task::current().and_then(Task::liveness).is_some_and(|home| std::ptr::eq(home, ours))
+    }
+
+    /// Returns its own network, with what that counts, if it has one ([`crate::RuntimeBuilder::net`]).
+    pub fn network(&self) -> Option<&Net> {
+        self.engine.core().inputs.lanes().map(|lanes| &**lanes.net())
     }
 
     /// Returns how tasks get their thread-local storage in this process, and why.
