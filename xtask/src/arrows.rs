@@ -19,9 +19,7 @@ const FOUNDATIONS: &[&str] = &[
     "heddle-steer-abi",
     "heddle-share",
     "heddle-telemetry",
-    "heddle-netstack",
     "heddle-tcp",
-    "heddle-xsk",
 ];
 /// The four layers.
 const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];
@@ -47,6 +45,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-policies", &[&["heddle-core"]]),
     ("heddle-arch", &[&["heddle-core"]]),
     ("heddle-sys", &[&["heddle-core"]]),
+    ("heddle-tcp", &[&["heddle-core"]]),
     ("heddle-sync", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-bpf", &[&["heddle-sys", "heddle-xsk"]]),
     ("heddle-xsk", &[]),

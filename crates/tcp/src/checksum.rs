@@ -73,6 +73,16 @@ impl Sum {
         self.add(from);
     }
 
+    /// The sum of what [`partial`](Self::partial) returned it for.
+    pub const fn from_partial(partial: u16) -> Sum {
+        Sum { total: partial as u64, is_odd: false }
+    }
+
+    /// The sum of an even number of bytes, folded, to be added to later.
+    pub fn partial(self) -> u16 {
+        fold(self.total)
+    }
+
     /// The checksum as it is written into the header, as a number: write it with `to_be_bytes`.
     pub fn finish(self) -> u16 {
         !u16::from_be(fold(self.total))

@@ -1,0 +1,7 @@
+//! Bytes of connections, in pooled blocks that exist only while they hold data.
+
+mod chain;
+mod pool;
+
+pub use chain::Chain;
+pub use pool::Pool;

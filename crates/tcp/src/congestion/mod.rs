@@ -1,0 +1,137 @@
+//! The congestion window: slow start, congestion avoidance, reduction (RFC 5681, RFC 6582, RFC 9438).
+
+mod cubic;
+
+use crate::config::Congestion;
+use cubic::Cubic;
+use heddle_core::Ns;
+
+/// Window and threshold in bytes, and what the algorithm remembers.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    pub cwnd: u32,
+    pub ssthresh: u32,
+    algorithm: Algorithm,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Algorithm {
+    /// Bytes acknowledged since the window last grew.
+    NewReno {
+        acked: u32,
+    },
+    Cubic(Cubic),
+}
+
+/// The largest window. Buffers are smaller.
+const MAX: u32 = 1 << 30;
+
+impl Window {
+    pub fn new(algorithm: Congestion, mss: u32, segments: u8) -> Window {
+        let algorithm = match algorithm {
+            Congestion::NewReno => Algorithm::NewReno { acked: 0 },
+            Congestion::Cubic => Algorithm::Cubic(Cubic::new()),
+        };
+        Window { cwnd: mss * u32::from(segments), ssthresh: MAX, algorithm }
+    }
+
+    /// Whether the window doubles each round trip.
+    pub fn is_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Grows after `acked` bytes arrived; `srtt` is the smoothed round-trip time.
+    pub fn acknowledged(&mut self, acked: u32, mss: u32, now: Ns, srtt: Ns) {
+        let mut rest = acked;
+        if self.is_slow_start() {
+            // Appropriate byte counting (RFC 3465): a window for a window, however acknowledgements are spread.
+            let step = rest.min(self.ssthresh - self.cwnd);
+            self.cwnd += step;
+            rest -= step;
+        }
+        if rest > 0 {
+            self.avoid(rest, mss, now, srtt);
+        }
+        self.cwnd = self.cwnd.min(MAX);
+    }
+
+    fn avoid(&mut self, acked: u32, mss: u32, now: Ns, srtt: Ns) {
+        match &mut self.algorithm {
+            Algorithm::NewReno { acked: sum } => {
+                *sum += acked;
+                if *sum >= self.cwnd {
+                    *sum -= self.cwnd;
+                    self.cwnd += mss;
+                }
+            }
+            Algorithm::Cubic(cubic) => self.cwnd = cubic.grow(self.cwnd, acked, mss, now, srtt),
+        }
+    }
+
+    /// Sets the threshold after a loss, with `in_flight` bytes in the network (RFC 5681, section 3.1, equation 4; RFC
+    /// 9438, section 4.6). The window itself is left to the caller.
+    pub fn reduce(&mut self, in_flight: u32, mss: u32) {
+        let ssthresh = match &mut self.algorithm {
+            Algorithm::NewReno { acked } => {
+                *acked = 0;
+                in_flight.min(self.cwnd) / 2
+            }
+            Algorithm::Cubic(cubic) => cubic.reduce(self.cwnd, mss),
+        };
+        self.ssthresh = ssthresh.max(2 * mss);
+    }
+
+    /// Starts again after silence: a window that was not used says nothing (RFC 5681, section 4.1).
+    pub fn restart(&mut self, initial: u32) {
+        self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+        self.cwnd = self.cwnd.min(initial);
+        self.forget_time();
+    }
+
+    /// The time until now was not spent growing.
+    pub fn forget_time(&mut self) {
+        if let Algorithm::Cubic(cubic) = &mut self.algorithm {
+            cubic.forget_time();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u32 = 1000;
+    const RTT: Ns = Ns::from_ms(100);
+
+    #[test]
+    fn slow_start_doubles_each_round() {
+        let mut window = Window::new(Congestion::NewReno, MSS, 10);
+        (0..10).for_each(|_| window.acknowledged(MSS, MSS, Ns::ZERO, RTT));
+        assert_eq!(window.cwnd, 20 * MSS);
+    }
+
+    #[test]
+    fn new_reno_grows_by_a_segment_each_round() {
+        let mut window = Window::new(Congestion::NewReno, MSS, 20);
+        window.reduce(20 * MSS, MSS);
+        window.cwnd = window.ssthresh;
+        (0..10).for_each(|_| window.acknowledged(MSS, MSS, Ns::ZERO, RTT));
+        assert_eq!((window.cwnd, window.ssthresh), (11 * MSS, 10 * MSS));
+    }
+
+    #[test]
+    fn cubic_returns_to_the_old_window_after_k() {
+        let mut window = Window::new(Congestion::Cubic, MSS, 100);
+        window.reduce(100 * MSS, MSS);
+        assert_eq!(window.ssthresh, 70 * MSS, "RFC 9438, section 4.6: beta is 0.7");
+        window.cwnd = window.ssthresh;
+        // K = cbrt((100 - 70) / 0.4) = 4.2 s.
+        let mut now = Ns::ZERO;
+        while now < Ns::from_ms(4_300) {
+            let cwnd = window.cwnd;
+            window.acknowledged(cwnd, MSS, now, RTT);
+            now += RTT;
+        }
+        assert!((97 * MSS..=104 * MSS).contains(&window.cwnd), "{}", window.cwnd);
+    }
+}

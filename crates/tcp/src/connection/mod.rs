@@ -1,0 +1,368 @@
+//! A connection: what is sent, what is received, and the timers (RFC 9293, section 3.3.1).
+//!
+//! The files: `segment` takes segments in, `handshake` those of opening ends, `ack` what acknowledgements say, `recovery`
+//! what is done about loss, `output` builds segments, `timers` says when, `user` is the application's side.
+
+mod ack;
+mod handshake;
+mod output;
+mod recovery;
+mod segment;
+mod timers;
+mod user;
+
+use crate::address::Tuple;
+use crate::buffer::{Chain, Pool};
+use crate::checksum::{Sum, TCP};
+use crate::config::{Config, KeepAlive};
+use crate::congestion::Window;
+use crate::counters::Counters;
+use crate::error::Error;
+use crate::id::ConnectionId;
+use crate::reassembly::Reassembly;
+use crate::rtt::Rtt;
+use crate::scoreboard::{Rack, Scoreboard};
+use crate::seq::Seq;
+use crate::state::State;
+use crate::wire::TIMESTAMPS;
+use heddle_core::Ns;
+
+pub use handshake::send_header;
+pub use recovery::Phase;
+pub use timers::Alarm;
+
+/// What a connection needs of its stack.
+pub struct Context<'a> {
+    pub now: Ns,
+    pub config: &'a Config,
+    pub pool: &'a mut Pool,
+    pub counters: &'a mut Counters,
+}
+
+/// What both ends agreed on.
+#[derive(Clone, Copy, Debug)]
+pub struct Agreed {
+    /// The first sequence numbers: ours and theirs.
+    pub iss: Seq,
+    pub irs: Seq,
+    /// The other end's window, not scaled, and by how many bits later ones are shifted; by how many ours are.
+    pub window: u16,
+    pub send_shift: u8,
+    pub receive_shift: u8,
+    /// The other end's MSS option.
+    pub mss: u16,
+    pub sack: bool,
+    /// The other end's last timestamp, if both use them.
+    pub timestamp: Option<u32>,
+}
+
+/// Whether our FIN was asked for, and sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fin {
+    None,
+    Queued,
+    Sent,
+}
+
+/// Whether an acknowledgement is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AckDue {
+    None,
+    /// It may wait for data to go with.
+    Delayed,
+    Now,
+}
+
+/// The sending side.
+#[derive(Debug)]
+pub struct Sender {
+    /// The first number not acknowledged, which is that of the first byte in `buffer`.
+    pub una: Seq,
+    /// The next number to be sent.
+    pub nxt: Seq,
+    /// The other end's window in bytes, and the largest it ever was.
+    pub window: u32,
+    pub max_window: u32,
+    /// The segment that the window is from: its number and acknowledgement.
+    wl: (Seq, Seq),
+    /// Payload of the largest segment.
+    pub mss: u16,
+    shift: u8,
+    pub fin: Fin,
+    pub buffer: Chain,
+    pub board: Scoreboard,
+    pub rtt: Rtt,
+    pub congestion: Window,
+    /// The window, not the application, limited what was sent.
+    is_cwnd_limited: bool,
+    /// The application met a full buffer.
+    wants_room: bool,
+    pub nodelay: bool,
+}
+
+/// The receiving side.
+#[derive(Debug)]
+pub struct Receiver {
+    /// The next number expected.
+    pub nxt: Seq,
+    /// The end of the window offered.
+    edge: Seq,
+    /// What the last segment sent acknowledged.
+    acked: Seq,
+    shift: u8,
+    ack: AckDue,
+    /// The other end's FIN was received.
+    pub is_finished: bool,
+    /// The application wants no more data.
+    is_shut: bool,
+    /// Acknowledgements that are not to be delayed: the other end recovers from loss.
+    quick: u8,
+    pub buffer: Chain,
+    pub reassembly: Reassembly,
+    /// The other end's latest timestamp (`TS.Recent`) and when it came; `None` without timestamps.
+    timestamp: Option<(u32, Ns)>,
+    /// Data that arrived twice (RFC 2883).
+    duplicate: Option<(Seq, Seq)>,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Connection {
+    pub id: ConnectionId,
+    pub state: State,
+    /// Events not yet polled.
+    pub events: u8,
+    /// It is in the stack's list of events; of refused output.
+    pub has_event: bool,
+    pub is_queued: bool,
+    /// The output refused a segment.
+    pub is_blocked: bool,
+    /// Segments lead to it.
+    pub is_registered: bool,
+    /// The application has its id.
+    pub is_attached: bool,
+    /// The listener whose backlog counts it until it is accepted.
+    pub listener: u32,
+    pub tuple: Tuple,
+    pseudo_header: u16,
+    /// The MSS option that we send.
+    own_mss: u16,
+    timestamp_offset: u32,
+    pub send: Sender,
+    pub receive: Receiver,
+    pub timers: timers::Timers,
+    // What follows is used when something goes wrong, or seldom.
+    pub recovery: recovery::Recovery,
+    pub rack: Rack,
+    sack: bool,
+    close_reset: bool,
+    pub error: Option<Error>,
+    pub keep_alive: Option<KeepAlive>,
+    /// Challenge ACKs in this second.
+    challenges: (u32, u8),
+    pub bytes: (u64, u64),
+    pub retransmits: u32,
+}
+
+/// The listener of a connection that was accepted, or that never had one.
+pub const NO_LISTENER: u32 = u32::MAX;
+
+/// The MSS where the other end says nothing (RFC 9293, section 3.7.1).
+pub fn default_mss(tuple: &Tuple) -> u16 {
+    if tuple.is_v4() { 536 } else { 1220 }
+}
+
+/// The smallest MSS that is believed.
+pub const MIN_MSS: u16 = 88;
+
+impl Connection {
+    /// A connection whose handshake ended with `agreed`.
+    pub fn established(
+        id: ConnectionId,
+        tuple: Tuple,
+        agreed: &Agreed,
+        mtu: u16,
+        offset: u32,
+        cx: &Context<'_>,
+    ) -> Connection {
+        let mut new = Connection::new(id, tuple, agreed.iss, mtu, offset, cx);
+        new.agree(agreed, mtu, cx);
+        new.state = State::Established;
+        new
+    }
+
+    /// A connection before its SYN is sent.
+    pub fn new(
+        id: ConnectionId,
+        tuple: Tuple,
+        iss: Seq,
+        mtu: u16,
+        offset: u32,
+        cx: &Context<'_>,
+    ) -> Connection {
+        let pseudo = Sum::pseudo_header(tuple.local.to_ip(), tuple.remote.to_ip(), TCP, 0);
+        let own_mss = mtu.saturating_sub(tuple.header_length()).max(MIN_MSS);
+        Connection {
+            id,
+            state: State::Closed,
+            events: 0,
+            has_event: false,
+            is_queued: false,
+            is_blocked: false,
+            is_registered: false,
+            is_attached: true,
+            listener: NO_LISTENER,
+            tuple,
+            pseudo_header: pseudo.partial(),
+            own_mss,
+            timestamp_offset: offset,
+            send: Sender::new(iss, own_mss, cx),
+            receive: Receiver::new(),
+            timers: timers::Timers::new(),
+            recovery: recovery::Recovery::new(iss),
+            rack: Rack::new(iss),
+            sack: false,
+            close_reset: false,
+            error: None,
+            keep_alive: cx.config.keep_alive,
+            challenges: (0, 0),
+            bytes: (0, 0),
+            retransmits: 0,
+        }
+    }
+
+    /// Takes over what both ends agreed on.
+    fn agree(&mut self, agreed: &Agreed, mtu: u16, cx: &Context<'_>) {
+        let own = mtu.saturating_sub(self.tuple.header_length());
+        let options = if agreed.timestamp.is_some() { TIMESTAMPS as u16 } else { 0 };
+        let mss = agreed.mss.min(own).max(MIN_MSS) - options;
+        let (send, receive) = (&mut self.send, &mut self.receive);
+        (send.una, send.nxt) = (agreed.iss + 1, agreed.iss + 1);
+        send.window = u32::from(agreed.window);
+        send.max_window = send.window;
+        send.wl = (agreed.irs, send.una);
+        (send.mss, send.shift) = (mss, agreed.send_shift);
+        send.congestion =
+            Window::new(cx.config.congestion, u32::from(mss), cx.config.initial_window);
+        receive.nxt = agreed.irs + 1;
+        (receive.acked, receive.shift) = (receive.nxt, agreed.receive_shift);
+        receive.edge = receive.nxt + cx.config.receive_buffer.min(u32::from(u16::MAX));
+        receive.timestamp = agreed.timestamp.map(|timestamp| (timestamp, cx.now));
+        self.sack = agreed.sack;
+        self.rack = Rack::new(send.una);
+        self.recovery = recovery::Recovery::new(send.una);
+        self.timers.progress(cx.now);
+    }
+
+    /// The clock of the timestamps: milliseconds (RFC 7323, section 5.4).
+    fn timestamp(&self, now: Ns) -> u32 {
+        timestamp(now, self.timestamp_offset)
+    }
+
+    /// Adds to the events to be polled.
+    pub fn raise(&mut self, event: u8) {
+        self.events |= event;
+    }
+
+    /// Whether SACK was agreed on.
+    pub fn has_sack(&self) -> bool {
+        self.sack
+    }
+
+    /// Whether timestamps were agreed on.
+    pub fn has_timestamps(&self) -> bool {
+        self.receive.timestamp.is_some()
+    }
+
+    /// The other end's latest timestamp, for the record of TIME_WAIT.
+    pub fn last_timestamp(&self) -> Option<u32> {
+        self.receive.timestamp.map(|(value, _)| value)
+    }
+
+    /// Bytes written and not sent.
+    pub fn unsent(&self) -> u32 {
+        let fin = u32::from(self.send.fin == Fin::Sent);
+        (self.send.buffer.len() + fin).saturating_sub(self.send.nxt - self.send.una)
+    }
+
+    /// Checks what must hold after every step, in builds with assertions.
+    pub fn check(&self, config: &Config) {
+        let send = &self.send;
+        debug_assert!(!send.una.is_after(send.nxt), "I2: snd_una <= snd_nxt");
+        if self.state.is_synchronised() {
+            debug_assert!(send.board.is_consistent(send.una, send.nxt), "I3: {:?}", send.board);
+        }
+        debug_assert!(send.buffer.len() <= config.send_buffer, "I5: the send buffer is bounded");
+        debug_assert!(
+            self.receive.reassembly.bytes() <= config.max_out_of_order,
+            "I5: so is what is out of order"
+        );
+    }
+
+    /// Ends the connection; `error` is what the application finds, if anything. What was received stays readable.
+    pub fn end(&mut self, error: Option<Error>, cx: &mut Context<'_>) {
+        self.state = State::Closed;
+        self.release(cx);
+        if error.is_some() {
+            self.error = error;
+            self.raise(crate::event::FAILED);
+        }
+        self.raise(crate::event::READABLE | crate::event::WRITABLE | crate::event::CLOSED);
+    }
+
+    /// Gives up all that only a living connection needs.
+    fn release(&mut self, cx: &mut Context<'_>) {
+        self.send.buffer.clear(cx.pool);
+        self.send.board.clear();
+        self.send.una = self.send.nxt;
+        self.receive.reassembly.clear(cx.pool);
+        self.receive.ack = AckDue::None;
+        self.timers.stop();
+    }
+}
+
+/// The clock of timestamps with `offset`: milliseconds.
+pub fn timestamp(now: Ns, offset: u32) -> u32 {
+    ((now.0 / 1_000_000) as u32).wrapping_add(offset)
+}
+
+impl Sender {
+    fn new(iss: Seq, mss: u16, cx: &Context<'_>) -> Sender {
+        Sender {
+            una: iss,
+            nxt: iss,
+            window: 0,
+            max_window: 0,
+            wl: (iss, iss),
+            mss,
+            shift: 0,
+            fin: Fin::None,
+            buffer: Chain::new(),
+            board: Scoreboard::new(),
+            rtt: Rtt::new(),
+            congestion: Window::new(cx.config.congestion, u32::from(mss), cx.config.initial_window),
+            is_cwnd_limited: false,
+            wants_room: false,
+            nodelay: !cx.config.nagle,
+        }
+    }
+}
+
+impl Receiver {
+    fn new() -> Receiver {
+        Receiver {
+            nxt: Seq(0),
+            edge: Seq(0),
+            acked: Seq(0),
+            shift: 0,
+            ack: AckDue::None,
+            is_finished: false,
+            is_shut: false,
+            quick: 0,
+            buffer: Chain::new(),
+            reassembly: Reassembly::default(),
+            timestamp: None,
+            duplicate: None,
+        }
+    }
+}

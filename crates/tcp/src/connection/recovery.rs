@@ -1,0 +1,344 @@
+//! What is done about loss: fast recovery, timeouts, tail loss probes, and taking them back.
+
+use super::{Alarm, Connection, Context, Fin};
+use crate::output::Output;
+use crate::scoreboard::{Arrival, Delivery, Sent};
+use crate::seq::Seq;
+use heddle_core::Ns;
+
+/// Whether the connection recovers from loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing was lost.
+    Open,
+    /// Something was, and the acknowledgements go on (RFC 6675).
+    Recovery,
+    /// A timeout expired (RFC 5681, section 3.1).
+    Loss,
+}
+
+/// Recovery's state.
+#[derive(Debug)]
+pub struct Recovery {
+    pub phase: Phase,
+    /// The phase ends when all before this is acknowledged.
+    high: Seq,
+    /// Proportional rate reduction (RFC 6937): bytes delivered and sent in this recovery, and in flight when it began.
+    delivered: u32,
+    out: u32,
+    flight: u32,
+    /// Window and threshold before the phase, and the timestamp of its first retransmission.
+    prior: Option<(u32, u32)>,
+    first_retransmit: Option<Ns>,
+    /// Retransmissions of the phase that no D-SACK has shown to be unnecessary.
+    undo_left: u16,
+    /// The end of the data in flight when a tail loss probe was sent, and whether it was sent again.
+    pub probe: Option<(Seq, bool)>,
+    /// Duplicate acknowledgements, without SACK.
+    pub dup_acks: u16,
+    /// When data was sent last.
+    pub last_sent: Ns,
+}
+
+/// Duplicate acknowledgements that mean a loss (RFC 5681, section 3.2; RFC 6675, `DupThresh`).
+const DUP_THRESHOLD: usize = 3;
+
+impl Recovery {
+    pub fn new(start: Seq) -> Recovery {
+        Recovery {
+            phase: Phase::Open,
+            high: start,
+            delivered: 0,
+            out: 0,
+            flight: 0,
+            prior: None,
+            first_retransmit: None,
+            undo_left: 0,
+            probe: None,
+            dup_acks: 0,
+            last_sent: Ns::ZERO,
+        }
+    }
+
+    /// Counts what is sent during recovery.
+    pub fn sent(&mut self, length: u32) {
+        self.out = self.out.saturating_add(length);
+    }
+
+    pub fn retransmitted(&mut self, sent: &Sent) {
+        self.sent(u32::from(sent.length));
+        self.undo_left = self.undo_left.saturating_add(1);
+    }
+}
+
+impl Connection {
+    /// Bytes in the network. Without SACK each duplicate acknowledgement says that a segment has left it.
+    pub(super) fn pipe(&self) -> u32 {
+        let left = u32::from(self.recovery.dup_acks) * u32::from(self.send.mss);
+        self.send.board.in_flight().saturating_sub(left)
+    }
+
+    /// Reacts to an acknowledgement that delivered something or was a duplicate.
+    pub(super) fn recover(
+        &mut self,
+        delivery: &Delivery,
+        advanced: bool,
+        arrival: &Arrival,
+        cx: &mut Context<'_>,
+    ) {
+        let una = self.send.una;
+        if self.recovery.phase != Phase::Open && !una.is_before(self.recovery.high) {
+            self.leave_phase();
+        }
+        let lost =
+            if self.sack { self.detect(arrival.now) } else { self.count_duplicates(advanced) };
+        if lost > 0 && self.recovery.phase == Phase::Open {
+            self.enter_recovery(cx);
+        }
+        match self.recovery.phase {
+            Phase::Recovery => self.reduce_rate(delivery.delivered, advanced && lost == 0),
+            Phase::Open | Phase::Loss => self.grow(delivery.delivered, arrival.now),
+        }
+    }
+
+    fn grow(&mut self, delivered: u32, now: Ns) {
+        // A window that was not used is not known to be good (RFC 7661).
+        let is_used = self.send.is_cwnd_limited
+            || self.send.congestion.is_slow_start()
+                && (self.pipe() + delivered) * 2 > self.send.congestion.cwnd;
+        if delivered > 0 && is_used {
+            let srtt = self.send.rtt.smoothed().unwrap_or(Ns::ZERO);
+            self.send.congestion.acknowledged(delivered, u32::from(self.send.mss), now, srtt);
+            self.send.is_cwnd_limited = false;
+        }
+    }
+
+    fn leave_phase(&mut self) {
+        if self.recovery.phase == Phase::Recovery {
+            self.send.congestion.cwnd = self.send.congestion.ssthresh;
+            self.rack.recovered();
+        }
+        self.recovery.phase = Phase::Open;
+        self.recovery.dup_acks = 0;
+        self.recovery.prior = None;
+        self.recovery.first_retransmit = None;
+    }
+
+    /// Looks for lost segments by RACK; returns how many bytes are newly lost.
+    fn detect(&mut self, now: Ns) -> u32 {
+        if !self.send.board.needs_detection() && self.recovery.phase == Phase::Open {
+            return 0;
+        }
+        let window = self.reordering_window();
+        let (lost, wait) = self.send.board.detect(&self.rack, now, window);
+        if let Some(wait) = wait {
+            self.timers.set_alarm(Alarm::Reordering, now + wait.max(Ns(1)));
+        }
+        lost
+    }
+
+    fn reordering_window(&self) -> Ns {
+        let is_recovering =
+            self.recovery.phase != Phase::Open || self.send.board.sacked() >= DUP_THRESHOLD;
+        let srtt = self.send.rtt.smoothed().unwrap_or(Ns::ZERO);
+        self.rack.window(is_recovering, self.send.rtt.min(), srtt)
+    }
+
+    /// The reordering window of a segment is over.
+    pub(super) fn reordering_timeout(&mut self, cx: &mut Context<'_>) {
+        let lost = self.detect(cx.now);
+        if lost > 0 && self.recovery.phase == Phase::Open {
+            self.enter_recovery(cx);
+        }
+        if self.recovery.phase == Phase::Recovery {
+            self.reduce_rate(0, false);
+        }
+        if self.timers.alarm == Alarm::Off {
+            self.set_alarm(cx);
+        }
+    }
+
+    /// Fast retransmit and partial acknowledgements without SACK (RFC 6582, section 3.2).
+    fn count_duplicates(&mut self, advanced: bool) -> u32 {
+        let recovery = &mut self.recovery;
+        let is_lost = match (recovery.phase, advanced) {
+            (Phase::Recovery, true) => {
+                recovery.dup_acks = recovery.dup_acks.saturating_sub(1);
+                true
+            }
+            (Phase::Open, true) => {
+                recovery.dup_acks = 0;
+                false
+            }
+            (Phase::Open, false) => usize::from(recovery.dup_acks) >= DUP_THRESHOLD,
+            _ => false,
+        };
+        match self.send.board.first().copied() {
+            Some(first) if is_lost && first.is_in_flight() && !first.is_retransmitted() => {
+                self.send.board.mark_lost(0);
+                u32::from(first.length)
+            }
+            _ => 0,
+        }
+    }
+
+    fn enter_recovery(&mut self, cx: &mut Context<'_>) {
+        cx.counters.recoveries += 1;
+        let flight = self.send.nxt - self.send.una;
+        self.save_window();
+        self.send.congestion.reduce(flight, u32::from(self.send.mss));
+        let recovery = &mut self.recovery;
+        (recovery.phase, recovery.high) = (Phase::Recovery, self.send.nxt);
+        (recovery.delivered, recovery.out, recovery.flight) = (0, 0, flight.max(1));
+        recovery.probe = None;
+    }
+
+    /// Remembers the window, in case the loss turns out to be none.
+    fn save_window(&mut self) {
+        let (congestion, recovery) = (&self.send.congestion, &mut self.recovery);
+        if recovery.prior.is_none() {
+            recovery.prior = Some((congestion.cwnd, congestion.ssthresh));
+            recovery.undo_left = 0;
+        }
+    }
+
+    /// Proportional rate reduction: as much leaves the window as arrives (RFC 6937, section 3).
+    fn reduce_rate(&mut self, delivered: u32, is_safe: bool) {
+        let (pipe, mss) = (self.pipe(), u32::from(self.send.mss));
+        let (recovery, congestion) = (&mut self.recovery, &mut self.send.congestion);
+        recovery.delivered = recovery.delivered.saturating_add(delivered);
+        let budget = if pipe > congestion.ssthresh {
+            let share = u64::from(recovery.delivered) * u64::from(congestion.ssthresh);
+            (share.div_ceil(u64::from(recovery.flight)) as u32).saturating_sub(recovery.out)
+        } else {
+            let limit = recovery.delivered.saturating_sub(recovery.out).max(delivered);
+            let limit = if is_safe { limit + mss } else { limit };
+            limit.min(congestion.ssthresh - pipe)
+        };
+        // The first retransmission goes at once.
+        let budget = if recovery.out == 0 { budget.max(mss) } else { budget };
+        congestion.cwnd = pipe + budget;
+    }
+
+    /// The retransmission timer expired (RFC 6298, section 5.4; RFC 8985, section 6.3).
+    pub(super) fn retransmission_timeout(&mut self, cx: &mut Context<'_>) {
+        if self.is_timed_out(cx.config.user_timeout, cx.now) {
+            return self.time_out(cx);
+        }
+        let Some(first) = self.send.board.first().copied() else { return };
+        cx.counters.timeouts += 1;
+        if first.is_sacked() {
+            self.send.board.renege();
+        }
+        self.detect_black_hole(&first, cx);
+        self.enter_loss(cx);
+        self.timers.backoff = self.timers.backoff.saturating_add(1);
+        let (rack, has_sack) = (self.rack, self.sack);
+        let window = self.reordering_window();
+        self.send.board.time_out(|sent| !has_sack || rack.is_overdue(sent, cx.now, window));
+        self.recovery.dup_acks = 0;
+        // Exactly one segment goes, even if others are still taken to be in flight.
+        self.send.congestion.cwnd = self.pipe() + u32::from(self.send.mss);
+        self.set_alarm(cx);
+    }
+
+    fn enter_loss(&mut self, cx: &Context<'_>) {
+        let is_first = self.recovery.phase != Phase::Loss || self.timers.backoff == 0;
+        if is_first {
+            self.save_window();
+            let flight = self.send.nxt - self.send.una;
+            self.send.congestion.reduce(flight, u32::from(self.send.mss));
+            self.recovery.first_retransmit = Some(cx.now);
+        }
+        (self.recovery.phase, self.recovery.high) = (Phase::Loss, self.send.nxt);
+        self.recovery.probe = None;
+    }
+
+    /// Large segments that time out again and again may be too large for the path (RFC 4821, section 7.7).
+    fn detect_black_hole(&mut self, first: &Sent, cx: &mut Context<'_>) {
+        let mtu = match self.timers.backoff {
+            2 => 1280,
+            4 => 576,
+            _ => return,
+        };
+        if cx.config.black_hole_detection
+            && first.payload() > u32::from(mtu - self.tuple.header_length())
+        {
+            self.set_mss(mtu, cx);
+        }
+    }
+
+    /// A path takes packets of `mtu` bytes at most (RFC 1191): what was larger is sent again.
+    pub fn packet_too_big(&mut self, mtu: u16, cx: &mut Context<'_>, out: &mut impl Output) {
+        if !self.set_mss(mtu, cx) {
+            return;
+        }
+        let mss = u32::from(self.send.mss);
+        self.send.board.time_out(|sent| sent.payload() > mss);
+        self.transmit(cx, out);
+    }
+
+    /// Undoes the reaction to a loss that was none: the acknowledgement answers the original (Eifel, RFC 3522 and
+    /// RFC 4015), or D-SACKs name all retransmissions (RFC 3708).
+    pub(super) fn undo_spurious(
+        &mut self,
+        arrival: &Arrival,
+        has_duplicate: bool,
+        cx: &mut Context<'_>,
+    ) {
+        let Some(prior) = self.recovery.prior else { return };
+        let is_original = |at: Ns| arrival.echo_before.is_some_and(|before| before <= at);
+        let by_time = self.recovery.phase == Phase::Loss
+            && self.recovery.first_retransmit.is_some_and(is_original);
+        let by_duplicates = has_duplicate && self.recovery.undo_left == 0;
+        if self.recovery.phase == Phase::Open || !(by_time || by_duplicates) {
+            return;
+        }
+        match self.recovery.phase {
+            Phase::Loss => cx.counters.spurious_timeouts += 1,
+            _ => cx.counters.spurious_recoveries += 1,
+        }
+        self.leave_phase();
+        self.send.board.undo();
+        let congestion = &mut self.send.congestion;
+        (congestion.cwnd, congestion.ssthresh) =
+            (congestion.cwnd.max(prior.0), congestion.ssthresh.max(prior.1));
+    }
+
+    /// A D-SACK: a retransmission was unnecessary.
+    pub(super) fn duplicate_reported(&mut self, cx: &mut Context<'_>) {
+        cx.counters.dsacks_in += 1;
+        self.rack.duplicate(self.send.una, self.send.nxt);
+        self.recovery.undo_left = self.recovery.undo_left.saturating_sub(1);
+    }
+
+    /// Sends a tail loss probe: new data, or the last segment again (RFC 8985, section 7.3).
+    pub(super) fn tail_probe(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
+        let is_new =
+            self.send.fin != Fin::Sent && self.unsent() > 0 && self.send_new(cx, out, true);
+        let end = self.send.nxt;
+        let last = self.send.board.len().checked_sub(1);
+        let is_sent = is_new || last.is_some_and(|last| self.retransmit(last, cx, out));
+        if is_sent {
+            cx.counters.tail_probes += 1;
+            self.recovery.probe = Some((end, !is_new));
+        }
+        self.timers.set_alarm(Alarm::Timeout, cx.now + self.timeout(cx));
+    }
+
+    /// Learns from an acknowledgement of a tail loss probe whether it repaired a loss (RFC 8985, section 7.4).
+    pub(super) fn probe_acknowledged(&mut self, has_duplicate: bool, cx: &mut Context<'_>) {
+        let Some((end, is_again)) = self.recovery.probe else { return };
+        if self.send.una.is_before(end) {
+            return;
+        }
+        self.recovery.probe = None;
+        let repaired = is_again && !has_duplicate && self.send.una.is_after(end);
+        if repaired && self.recovery.phase == Phase::Open {
+            let flight = self.send.nxt - self.send.una;
+            cx.counters.recoveries += 1;
+            self.send.congestion.reduce(flight, u32::from(self.send.mss));
+            self.send.congestion.cwnd = self.send.congestion.ssthresh;
+        }
+    }
+}

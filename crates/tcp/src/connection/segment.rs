@@ -1,0 +1,305 @@
+//! Segments of a connection that is synchronised (RFC 9293, section 3.10.7.4).
+
+use super::{AckDue, Connection, Context, Receiver};
+use crate::error::Error;
+use crate::event::{CLOSED, READABLE};
+use crate::output::Output;
+use crate::reassembly::{Limits, Refusal};
+use crate::seq::Seq;
+use crate::state::State;
+use crate::wire::{Flags, Header, SackBlocks};
+use heddle_core::Ns;
+
+/// After so long a timestamp cannot be compared any more (RFC 7323, section 5.5).
+const TIMESTAMP_LIFE: Ns = Ns::from_secs(24 * 24 * 3600);
+/// Acknowledgements that are not delayed after the other end lost something.
+const QUICK_ACKS: u8 = 8;
+
+impl Connection {
+    /// Takes one segment.
+    pub fn receive(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        cx: &mut Context<'_>,
+        out: &mut impl Output,
+    ) {
+        match self.state {
+            State::SynSent => self.receive_syn_sent(header, payload, cx, out),
+            State::SynReceived => self.receive_syn_received(header, payload, cx, out),
+            // The stack keeps no flow for these.
+            State::TimeWait | State::Closed => {}
+            _ => self.receive_synchronised(header, payload, cx, out),
+        }
+        self.check(cx.config);
+    }
+
+    pub(super) fn receive_synchronised(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        cx: &mut Context<'_>,
+        out: &mut impl Output,
+    ) {
+        let is_expected =
+            header.seq == self.receive.nxt && header.flags.without(Flags::PSH) == Flags::ACK;
+        if !is_expected && !self.is_acceptable(header, payload, cx, out) {
+            return;
+        }
+        if !self.has_valid_timestamp(header, cx) {
+            return self.answer_duplicate(header, payload, cx, out);
+        }
+        self.note_timestamp(header, cx.now);
+        self.timers.heard(cx.now);
+        if !self.acknowledge(header, payload, cx, out) {
+            return;
+        }
+        if !payload.is_empty() {
+            self.take_payload(header.seq, payload, cx, out);
+        }
+        if header.is(Flags::FIN) {
+            self.take_fin(header.seq + payload.len() as u32, cx);
+        }
+        self.transmit(cx, out);
+    }
+
+    /// The checks that come before the acknowledgement: sequence number, RST, SYN, and whether there is an ACK.
+    fn is_acceptable(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        cx: &mut Context<'_>,
+        out: &mut impl Output,
+    ) -> bool {
+        let length = header.length(payload);
+        if !self.receive.is_in_window(header.seq, length) {
+            if !header.is(Flags::RST) {
+                self.answer_duplicate(header, payload, cx, out);
+            }
+            return false;
+        }
+        if header.is(Flags::RST) {
+            self.take_reset(header.seq, cx, out);
+            return false;
+        }
+        if header.is(Flags::SYN) {
+            // RFC 5961, section 4.2.
+            self.challenge(cx, out);
+            return false;
+        }
+        header.is(Flags::ACK)
+    }
+
+    /// Resets only by the exact number; others in the window are challenged (RFC 5961, section 3.2).
+    fn take_reset(&mut self, seq: Seq, cx: &mut Context<'_>, out: &mut impl Output) {
+        if seq != self.receive.nxt {
+            return self.challenge(cx, out);
+        }
+        cx.counters.resets_in += 1;
+        let is_over = matches!(self.state, State::Closing | State::LastAck);
+        self.end((!is_over).then_some(Error::Reset), cx);
+    }
+
+    /// Answers a segment that is not acceptable with what is expected (RFC 9293, section 3.10.7.4, first).
+    fn answer_duplicate(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        cx: &mut Context<'_>,
+        out: &mut impl Output,
+    ) {
+        cx.counters.duplicates += 1;
+        if header.is(Flags::RST) {
+            return;
+        }
+        if payload.is_empty() && !header.is(Flags::FIN) {
+            // Two ends that disagree could go on answering each other (RFC 5961, section 7).
+            return self.challenge(cx, out);
+        }
+        let end = header.seq + payload.len() as u32;
+        if self.sack && !end.is_after(self.receive.nxt) && !payload.is_empty() {
+            self.receive.duplicate = Some((header.seq, end));
+        }
+        self.receive.quick = QUICK_ACKS;
+        self.receive.ack = AckDue::Now;
+        self.transmit(cx, out);
+    }
+
+    /// Sends an acknowledgement that a wrong segment asks for, unless there were many.
+    pub(super) fn challenge(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
+        let second = (cx.now.0 / 1_000_000_000) as u32;
+        if self.challenges.0 != second {
+            self.challenges = (second, 0);
+        }
+        if self.challenges.1 >= cx.config.challenge_acks {
+            cx.counters.challenge_limits += 1;
+            return;
+        }
+        self.challenges.1 += 1;
+        cx.counters.challenge_acks += 1;
+        self.send_ack(cx, out);
+    }
+
+    /// Protection against wrapped sequence numbers (RFC 7323, section 5.3).
+    fn has_valid_timestamp(&self, header: &Header, cx: &mut Context<'_>) -> bool {
+        let Some((recent, at)) = self.receive.timestamp else { return true };
+        let Some(timestamps) = header.options.timestamps else {
+            // RFC 7323, section 3.2: dropped. It must not end a connection, though, so RSTs came before.
+            cx.counters.old_timestamps += 1;
+            return false;
+        };
+        let is_old = Seq(timestamps.value).is_before(Seq(recent)) && cx.now - at < TIMESTAMP_LIFE;
+        cx.counters.old_timestamps += u64::from(is_old);
+        !is_old
+    }
+
+    /// RFC 7323, section 4.3.
+    fn note_timestamp(&mut self, header: &Header, now: Ns) {
+        if let (Some(recent), Some(timestamps)) =
+            (&mut self.receive.timestamp, header.options.timestamps)
+            && !header.seq.is_after(self.receive.acked)
+        {
+            *recent = (timestamps.value, now);
+        }
+    }
+
+    /// Takes data that is at least partly within the window.
+    fn take_payload(
+        &mut self,
+        seq: Seq,
+        payload: &[u8],
+        cx: &mut Context<'_>,
+        out: &mut impl Output,
+    ) {
+        if !self.state.may_receive() {
+            return;
+        }
+        if self.receive.is_shut && !self.is_attached {
+            // Data for an application that is gone (RFC 9293, section 3.10.4; RFC 1122, section 4.2.2.13).
+            self.send_reset(cx, out);
+            return self.end(Some(Error::Reset), cx);
+        }
+        let (seq, payload) = self.trim(seq, payload, cx);
+        if payload.is_empty() {
+            self.receive.ack = AckDue::Now;
+        } else if seq == self.receive.nxt {
+            self.take_in_order(payload, cx);
+        } else {
+            self.take_out_of_order(seq, payload, cx);
+        }
+    }
+
+    /// Cuts off what was received before and what is beyond the window.
+    fn trim<'p>(&mut self, seq: Seq, payload: &'p [u8], cx: &mut Context<'_>) -> (Seq, &'p [u8]) {
+        let receive = &mut self.receive;
+        let old = if seq.is_before(receive.nxt) { receive.nxt - seq } else { 0 };
+        if old > 0 {
+            let end = seq + old.min(payload.len() as u32);
+            receive.duplicate = self.sack.then_some((seq, end));
+            receive.quick = QUICK_ACKS;
+        }
+        let payload = &payload[(old as usize).min(payload.len())..];
+        let seq = seq + old;
+        let room = if receive.edge.is_after(seq) { receive.edge - seq } else { 0 };
+        let length = payload.len().min(room as usize);
+        cx.counters.window_drops += u64::from(length < payload.len());
+        cx.counters.duplicates += u64::from(payload.is_empty());
+        (seq, &payload[..length])
+    }
+
+    fn take_in_order(&mut self, payload: &[u8], cx: &mut Context<'_>) {
+        let receive = &mut self.receive;
+        let taken =
+            if receive.is_shut { payload.len() } else { receive.buffer.push(cx.pool, payload) };
+        cx.counters.memory_drops += u64::from(taken < payload.len());
+        receive.nxt += taken as u32;
+        let mut count = taken as u32;
+        let is_filling = !receive.reassembly.is_empty();
+        if is_filling {
+            let more = receive.reassembly.take(cx.pool, receive.nxt, &mut receive.buffer);
+            receive.nxt += more;
+            count += more;
+        }
+        cx.counters.bytes_in += u64::from(count);
+        self.bytes.0 += u64::from(count);
+        self.schedule_ack(is_filling || taken < payload.len(), cx);
+        self.raise(READABLE);
+    }
+
+    /// Every second full segment is acknowledged at once, and what fills a gap (RFC 5681, section 4.2).
+    fn schedule_ack(&mut self, is_urgent: bool, cx: &Context<'_>) {
+        let receive = &mut self.receive;
+        let unacked = receive.nxt - receive.acked;
+        let is_quick = receive.quick > 0;
+        receive.quick = receive.quick.saturating_sub(1);
+        if is_urgent || is_quick || unacked >= 2 * u32::from(self.send.mss) {
+            receive.ack = AckDue::Now;
+        } else if receive.ack == AckDue::None {
+            receive.ack = AckDue::Delayed;
+            self.timers.delay_ack(cx.now + cx.config.delayed_ack);
+        }
+    }
+
+    fn take_out_of_order(&mut self, seq: Seq, payload: &[u8], cx: &mut Context<'_>) {
+        cx.counters.out_of_order += 1;
+        let receive = &mut self.receive;
+        receive.ack = AckDue::Now;
+        receive.quick = QUICK_ACKS;
+        let end = seq + payload.len() as u32;
+        if receive.reassembly.covers(seq, end) {
+            receive.duplicate = self.sack.then_some((seq, end));
+            cx.counters.duplicates += 1;
+        }
+        let limits = Limits { bytes: cx.config.max_out_of_order, ranges: cx.config.max_ranges };
+        match receive.reassembly.insert(cx.pool, seq, payload, limits) {
+            Ok(()) => {}
+            Err(Refusal::Limit) => cx.counters.out_of_order_drops += 1,
+            Err(Refusal::Memory) => cx.counters.memory_drops += 1,
+        }
+    }
+
+    /// Takes a FIN with the number `seq`, if all before it is there.
+    fn take_fin(&mut self, seq: Seq, cx: &mut Context<'_>) {
+        self.receive.ack = AckDue::Now;
+        if seq != self.receive.nxt || !self.state.may_receive() {
+            return;
+        }
+        self.receive.nxt += 1;
+        self.receive.is_finished = true;
+        self.receive.reassembly.clear(cx.pool);
+        self.raise(READABLE);
+        match self.state {
+            State::Established => self.state = State::CloseWait,
+            State::FinWait1 => self.state = State::Closing,
+            State::FinWait2 => self.enter_time_wait(cx),
+            _ => {}
+        }
+        if self.state == State::TimeWait {
+            self.raise(CLOSED);
+        }
+    }
+}
+
+impl Receiver {
+    /// Whether a segment of `length` numbers from `seq` is at least partly within the window (RFC 9293, section
+    /// 3.10.7.4, first).
+    fn is_in_window(&self, seq: Seq, length: u32) -> bool {
+        let window = if self.edge.is_after(self.nxt) { self.edge - self.nxt } else { 0 };
+        let contains = |at: Seq| at - self.nxt < window;
+        match (length, window) {
+            (0, 0) => seq == self.nxt,
+            (0, _) => contains(seq),
+            // A FIN, or one that is acceptable for its acknowledgement, at the edge of a closed window.
+            (_, 0) => seq == self.nxt,
+            _ => contains(seq) || contains(seq + (length - 1)),
+        }
+    }
+
+    /// The SACK blocks to send: a D-SACK first, then the latest ranges.
+    pub(super) fn blocks(&self, most: usize, blocks: &mut SackBlocks) {
+        if let Some(duplicate) = self.duplicate {
+            blocks.push(duplicate);
+        }
+        self.reassembly.blocks(most, blocks);
+    }
+}

@@ -1,0 +1,237 @@
+//! All connections of one worker, and the calls on them.
+
+mod listeners;
+mod opening;
+mod segments;
+mod settle;
+mod timeouts;
+mod user;
+mod view;
+
+use crate::address::{Address, Tuple};
+use crate::buffer::Pool;
+use crate::config::Config;
+use crate::connection::{Connection, Context};
+use crate::counters::Counters;
+use crate::event::{Event, Ready};
+use crate::flows::{Flows, Target};
+use crate::half_open::HalfOpen;
+use crate::id::{ConnectionId, ListenerId};
+use crate::output::Output;
+use crate::secret::Secret;
+use crate::slab::Slab;
+use crate::time_wait::TimeWait;
+use crate::wheel::Wheel;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::net::SocketAddr;
+use heddle_core::Ns;
+
+pub use user::Shutdown;
+
+/// A report of ICMP about a segment that was sent (RFC 5927).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpError {
+    /// A packet did not fit: ICMPv4 "fragmentation needed" (RFC 1191), ICMPv6 "packet too big" (RFC 8201).
+    PacketTooBig {
+        /// The largest packet that fits, IP header included.
+        mtu: u16,
+    },
+    /// The other end cannot be reached.
+    Unreachable {
+        /// A hard error: protocol or port unreachable, administratively prohibited. It ends connections whose handshake
+        /// is not over, no others (RFC 5927, section 4.2).
+        is_hard: bool,
+    },
+}
+
+/// A listener.
+#[derive(Debug)]
+struct Listener {
+    local: SocketAddr,
+    backlog: usize,
+    /// Connections to be accepted.
+    ready: VecDeque<ConnectionId>,
+    /// It is in the list of events.
+    has_event: bool,
+}
+
+/// What the list of events names; it is turned into an event when it is polled.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Listener(u32),
+    Connection(ConnectionId),
+}
+
+/// How many answers to segments of no connection were given in this second.
+#[derive(Debug, Default)]
+struct Budget {
+    second: u64,
+    used: u32,
+}
+
+impl Budget {
+    /// Whether one more may be given.
+    fn take(&mut self, now: Ns, limit: u32) -> bool {
+        let second = now.0 / 1_000_000_000;
+        if self.second != second {
+            (self.second, self.used) = (second, 0);
+        }
+        let has_room = self.used < limit;
+        self.used += u32::from(has_room);
+        has_room
+    }
+}
+
+/// A TCP of its own: flow table, timers, buffers, listeners and connections.
+///
+/// It is single-threaded and knows neither sockets nor clocks: segments come in by [`receive`](Self::receive), leave by
+/// an [`Output`], and each call is given the time, which must not run backwards. After any call,
+/// [`poll_event`](Self::poll_event) says what changed, and [`next_deadline`](Self::next_deadline) when
+/// [`advance`](Self::advance) must be called.
+#[derive(Debug)]
+pub struct Stack {
+    config: Config,
+    secret: Secret,
+    counters: Counters,
+    pool: Pool,
+    flows: Flows,
+    connections: Slab<Connection>,
+    half_open: Slab<HalfOpen>,
+    time_waits: Slab<TimeWait>,
+    /// Records of TIME_WAIT in the order in which they end, by index and generation.
+    time_wait_order: VecDeque<(u32, u32)>,
+    listeners: Slab<Listener>,
+    listening: BTreeMap<(u16, [u32; 4]), u32>,
+    timers: Wheel,
+    half_open_timers: Wheel,
+    events: VecDeque<Pending>,
+    /// Connections whose output was refused.
+    blocked: VecDeque<u32>,
+    /// Connections whose writers wait until the pool has room.
+    starved: VecDeque<ConnectionId>,
+    resets: Budget,
+    answers: Budget,
+}
+
+impl Stack {
+    /// Makes a stack without connections. Settings out of their range are brought into it. `secret` must be random: an
+    /// attacker who knows it can guess sequence numbers.
+    pub fn new(config: Config, secret: Secret) -> Stack {
+        let config = config.clamped();
+        Stack {
+            pool: Pool::new(config.max_buffered),
+            config,
+            secret,
+            counters: Counters::default(),
+            flows: Flows::new(),
+            connections: Slab::new(),
+            half_open: Slab::new(),
+            time_waits: Slab::new(),
+            time_wait_order: VecDeque::new(),
+            listeners: Slab::new(),
+            listening: BTreeMap::new(),
+            timers: Wheel::new(),
+            half_open_timers: Wheel::new(),
+            events: VecDeque::new(),
+            blocked: VecDeque::new(),
+            starved: VecDeque::new(),
+            resets: Budget::default(),
+            answers: Budget::default(),
+        }
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What happened since the stack was made.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Returns a change that was not reported yet. Each connection and listener is in the list at most once, with all
+    /// that happened to it. Connections that were not accepted yet are not reported.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        while let Some(pending) = self.events.pop_front() {
+            let event = match pending {
+                Pending::Listener(index) => self.listener_event(index),
+                Pending::Connection(id) => self.connection_event(id),
+            };
+            if event.is_some() {
+                return event;
+            }
+        }
+        None
+    }
+
+    /// Whether [`poll_event`](Self::poll_event) has something to report.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    fn listener_event(&mut self, index: u32) -> Option<Event> {
+        let generation = self.listeners.generation(index);
+        let listener = self.listeners.get_mut(index)?;
+        listener.has_event = false;
+        Some(Event::Accept(ListenerId { index, generation }))
+    }
+
+    fn connection_event(&mut self, id: ConnectionId) -> Option<Event> {
+        let connection =
+            self.connections.get_mut(id.index).filter(|connection| connection.id == id)?;
+        connection.has_event = false;
+        let events = core::mem::take(&mut connection.events);
+        (connection.is_attached && events != 0).then_some(Event::Connection(id, Ready(events)))
+    }
+
+    /// Runs `f` on the connection `index`, and takes care of what changed.
+    #[inline]
+    fn with<R>(
+        &mut self,
+        index: u32,
+        now: Ns,
+        f: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let connection = self.connections.get_mut(index)?;
+        let Stack { config, pool, counters, .. } = self;
+        let result = f(connection, &mut Context { now, config, pool, counters });
+        self.settle(index, now);
+        Some(result)
+    }
+
+    /// Sends what an [`Output`] had refused. Stops at the first refusal.
+    pub fn flush(&mut self, now: Ns, out: &mut impl Output) {
+        for _ in 0..self.blocked.len() {
+            let Some(index) = self.blocked.pop_front() else { break };
+            let Some(connection) = self.connections.get_mut(index) else { continue };
+            (connection.is_queued, connection.is_blocked) = (false, false);
+            self.with(index, now, |connection, cx| connection.resume(cx, out));
+            if self.connections.get(index).is_some_and(|connection| connection.is_blocked) {
+                break;
+            }
+        }
+    }
+
+    /// Whether an [`Output`] refused something that is still to be sent.
+    pub fn needs_flush(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    fn find(&self, hash: u32, tuple: &Tuple) -> Option<Target> {
+        self.flows.find(hash, |target| match target {
+            Target::Connection(index) => {
+                self.connections.get(index).is_some_and(|c| c.tuple == *tuple)
+            }
+            Target::HalfOpen(index) => self.half_open.get(index).is_some_and(|h| h.tuple == *tuple),
+            Target::TimeWait(index) => {
+                self.time_waits.get(index).is_some_and(|t| t.tuple == *tuple)
+            }
+        })
+    }
+}
+
+/// The key of a listener's address.
+fn listening_key(port: u16, address: Address) -> (u16, [u32; 4]) {
+    (port, address.words())
+}

@@ -1,0 +1,95 @@
+//! The stack from outside.
+
+use super::Stack;
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::id::{ConnectionId, ListenerId};
+use crate::info::{Info, ListenerInfo};
+use crate::state::State;
+use heddle_core::Ns;
+
+impl Stack {
+    /// The state of one connection.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn info(&self, id: ConnectionId) -> Result<Info, Error> {
+        let connection = self.connections.get(id.index).filter(|connection| connection.id == id);
+        connection.map(|connection| self.describe(connection)).ok_or(Error::Stale)
+    }
+
+    /// All connections: those that were closed and are not over, half-open ones and those in TIME_WAIT included.
+    pub fn connections(&self) -> impl Iterator<Item = Info> {
+        let full = self.connections.iter().map(|(_, connection)| self.describe(connection));
+        let half = self.half_open.iter().map(|(_, half)| Info {
+            mss: half.mss,
+            ..Info::of_record(half.tuple.local_addr(), half.tuple.remote_addr(), State::SynReceived)
+        });
+        let old = self.time_waits.iter().map(|(_, record)| {
+            Info::of_record(record.tuple.local_addr(), record.tuple.remote_addr(), State::TimeWait)
+        });
+        full.chain(half).chain(old)
+    }
+
+    /// All listeners.
+    pub fn listeners(&self) -> impl Iterator<Item = ListenerInfo> {
+        self.listeners.iter().map(|(index, listener)| ListenerInfo {
+            id: ListenerId { index, generation: self.listeners.generation(index) },
+            local: listener.local,
+            ready: listener.ready.len(),
+            backlog: listener.backlog,
+        })
+    }
+
+    /// How many connections there are, half-open ones and those in TIME_WAIT not included.
+    pub fn connection_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// How many connections are half open.
+    pub fn half_open_count(&self) -> usize {
+        self.half_open.len()
+    }
+
+    /// How many are in TIME_WAIT.
+    pub fn time_wait_count(&self) -> usize {
+        self.time_waits.len()
+    }
+
+    /// Bytes of blocks in use by all buffers.
+    pub fn buffered_bytes(&self) -> usize {
+        self.pool.used_bytes()
+    }
+
+    fn describe(&self, connection: &Connection) -> Info {
+        let (send, receive) = (&connection.send, &connection.receive);
+        let min_rtt = Some(send.rtt.min()).filter(|&min| min != Ns::MAX);
+        Info {
+            id: Some(connection.id),
+            receive_queue: receive.buffer.len(),
+            out_of_order: receive.reassembly.bytes(),
+            send_queue: send.buffer.len(),
+            unsent: connection.unsent(),
+            unacked: send.board.len(),
+            retransmits: connection.retransmits,
+            backoff: connection.timers.backoff,
+            srtt: send.rtt.smoothed().unwrap_or(Ns::ZERO),
+            rttvar: send.rtt.variation(),
+            min_rtt: min_rtt.unwrap_or(Ns::ZERO),
+            rto: send.rtt.timeout(self.config.rto_min, self.config.rto_max),
+            cwnd: send.congestion.cwnd,
+            ssthresh: send.congestion.ssthresh,
+            mss: send.mss,
+            send_window: send.window,
+            bytes_received: connection.bytes.0,
+            bytes_sent: connection.bytes.1,
+            sack: connection.has_sack(),
+            timestamps: connection.has_timestamps(),
+            ..Info::of_record(
+                connection.tuple.local_addr(),
+                connection.tuple.remote_addr(),
+                connection.state,
+            )
+        }
+    }
+}
