@@ -49,7 +49,6 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-sync", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-bpf", &[&["heddle-sys", "heddle-xsk"]]),
     ("heddle-xsk", &[]),
-    ("heddle-tcp", &[&["heddle-core"]]),
     (
         "heddle-netstack",
         &[&["heddle-core", "heddle-sys", "heddle-sync", "heddle-xsk", "heddle-tcp"]],
