@@ -27,10 +27,16 @@ impl Sum {
     /// The sum of the pseudo header (RFC 9293, section 3.1; RFC 8200, section 8.1) for `length` bytes of `protocol`.
     /// Both addresses must be of one family.
     pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, length: usize) -> Sum {
+        let mut sum = Sum::addresses(source, destination);
+        sum.add_length(protocol, length);
+        sum
+    }
+
+    /// The sum of the pseudo header's addresses alone.
+    pub fn addresses(source: IpAddr, destination: IpAddr) -> Sum {
         let mut sum = Sum::new();
         sum.add_address(source);
         sum.add_address(destination);
-        sum.add_length(protocol, length);
         sum
     }
 

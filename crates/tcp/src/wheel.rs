@@ -41,8 +41,12 @@ impl Wheel {
         Wheel { elapsed: 0, occupied: [0; LEVELS], heads, nodes: Vec::new() }
     }
 
-    /// Arms the entry `index`, or moves it.
-    pub fn arm(&mut self, index: u32, deadline: Ns) {
+    /// Arms the entry `index`, or moves it. It is `now`.
+    pub fn arm(&mut self, index: u32, now: Ns, deadline: Ns) {
+        if self.occupied == [0; LEVELS] {
+            // Nothing can be missed by moving on.
+            self.elapsed = self.elapsed.max(now.0 >> TICK_BITS);
+        }
         if self.nodes.len() <= index as usize {
             self.nodes.resize(index as usize + 1, Node { next: NONE, previous: NONE, tick: IDLE });
         }
@@ -148,7 +152,7 @@ mod tests {
     #[test]
     fn an_entry_fires_at_its_tick_and_once() {
         let mut wheel = Wheel::new();
-        wheel.arm(3, Ns(TICK + 1));
+        wheel.arm(3, Ns(0), Ns(TICK + 1));
         assert_eq!(wheel.expire(Ns(TICK + 1)), None, "not before its deadline");
         assert_eq!(wheel.next_deadline(), Some(Ns(2 * TICK)));
         assert_eq!(wheel.expire(Ns(2 * TICK)), Some(3));
@@ -164,7 +168,7 @@ mod tests {
                 let ahead = random >> shift;
                 match ahead % 4 {
                     0 => { wheel.cancel(index); model.remove(&index); }
-                    1 | 2 => { wheel.arm(index, Ns(now + ahead)); model.insert(index, now + ahead); }
+                    1 | 2 => { wheel.arm(index, Ns(now), Ns(now + ahead)); model.insert(index, now + ahead); }
                     _ => {
                         now += ahead;
                         while let Some(fired) = wheel.expire(Ns(now)) {

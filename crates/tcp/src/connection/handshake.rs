@@ -42,7 +42,7 @@ impl Connection {
             options,
         };
         let flow = Flow::new(&self.tuple, Some(self.id));
-        let mut sum = Sum::from_partial(self.pseudo_header);
+        let mut sum = Sum::from_partial(self.addresses);
         sum.add_length(TCP, header.length());
         if send_header(&header, sum, flow, out) {
             cx.counters.segments_out += 1;
@@ -105,7 +105,7 @@ impl Connection {
             window: 0,
             options: OutgoingOptions::default(),
         };
-        let mut sum = Sum::from_partial(self.pseudo_header);
+        let mut sum = Sum::from_partial(self.addresses);
         sum.add_length(TCP, reset.length());
         if send_header(&reset, sum, Flow::new(&self.tuple, Some(self.id)), out) {
             cx.counters.segments_out += 1;

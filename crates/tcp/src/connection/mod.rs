@@ -13,7 +13,7 @@ mod user;
 
 use crate::address::Tuple;
 use crate::buffer::{Chain, Pool};
-use crate::checksum::{Sum, TCP};
+use crate::checksum::Sum;
 use crate::config::{Config, KeepAlive};
 use crate::congestion::Window;
 use crate::counters::Counters;
@@ -144,7 +144,8 @@ pub struct Connection {
     /// The listener whose backlog counts it until it is accepted.
     pub listener: u32,
     pub tuple: Tuple,
-    pseudo_header: u16,
+    /// The part of the checksum that never changes.
+    addresses: u16,
     /// The MSS option that we send.
     own_mss: u16,
     timestamp_offset: u32,
@@ -200,7 +201,7 @@ impl Connection {
         offset: u32,
         cx: &Context<'_>,
     ) -> Connection {
-        let pseudo = Sum::pseudo_header(tuple.local.to_ip(), tuple.remote.to_ip(), TCP, 0);
+        let addresses = Sum::addresses(tuple.local.to_ip(), tuple.remote.to_ip());
         let own_mss = mtu.saturating_sub(tuple.header_length()).max(MIN_MSS);
         Connection {
             id,
@@ -213,7 +214,7 @@ impl Connection {
             is_attached: true,
             listener: NO_LISTENER,
             tuple,
-            pseudo_header: pseudo.partial(),
+            addresses: addresses.partial(),
             own_mss,
             timestamp_offset: offset,
             send: Sender::new(iss, own_mss, cx),

@@ -220,7 +220,7 @@ impl Connection {
         let head = header.length();
         let total = head + payload.length as usize;
         let flow = Flow::new(&self.tuple, Some(self.id));
-        let mut sum = Sum::from_partial(self.pseudo_header);
+        let mut sum = Sum::from_partial(self.addresses);
         sum.add_length(TCP, total);
         let (buffer, pool) = (&mut self.send.buffer, &*cx.pool);
         let is_sent = out.send(flow, total, |to| {

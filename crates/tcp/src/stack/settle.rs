@@ -25,7 +25,7 @@ impl Stack {
         let deadline = connection.timers.deadline();
         if deadline < connection.timers.armed {
             connection.timers.armed = deadline;
-            self.timers.arm(index, deadline);
+            self.timers.arm(index, now, deadline);
         }
         let is_over = matches!(connection.state, State::Closed | State::TimeWait);
         let is_starved = connection.wants_room() && !self.pool.has_room();

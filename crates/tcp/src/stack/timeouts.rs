@@ -50,7 +50,7 @@ impl Stack {
     pub(super) fn arm_half_open(&mut self, index: u32, now: Ns) {
         let retries = self.half_open.get(index).map_or(0, |half: &HalfOpen| half.retries);
         let wait = (SYN_ACK_TIMEOUT * (1 << retries.min(16))).min(self.config.rto_max);
-        self.half_open_timers.arm(index, now + wait);
+        self.half_open_timers.arm(index, now, now + wait);
     }
 
     /// The record that an entry of the queue names; `None` if it was dropped before its time.

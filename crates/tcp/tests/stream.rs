@@ -1,0 +1,123 @@
+//! Streams over links that lose, repeat, reorder, delay and damage segments.
+
+mod common;
+
+use common::apps::Stream;
+use common::link::{Faults, Net, Path};
+use common::{Pair, pair};
+use heddle_core::Ns;
+use heddle_tcp::{Config, Congestion, State};
+use proptest::prelude::*;
+
+const RTT: Ns = Ns::from_us(100);
+
+fn loss(per_million: u32) -> Path {
+    Path::fast(RTT).with(Faults { loss: per_million, ..Faults::default() })
+}
+
+/// Closes both ends and waits until nothing is left of them.
+fn end(mut pair: Pair) -> Net {
+    let (client, server) = (pair.client, pair.server);
+    pair.net.on(0, |stack, now, out| stack.close(now, client, out));
+    pair.net.on(1, |stack, now, out| stack.close(now, server, out));
+    pair.net.pass(Ns::from_secs(3600));
+    for host in &pair.net.hosts {
+        assert_eq!((host.stack.connection_count(), host.stack.time_wait_count()), (0, 0));
+        assert_eq!(host.stack.buffered_bytes(), 0, "I1: no block is left");
+    }
+    pair.net
+}
+
+/// The rate of a stream in Gbit/s.
+fn rate(config: Config, path: Path, total: u64) -> f64 {
+    let mut pair = pair(config, path, 1);
+    let mut stream = Stream::new((0, pair.client), (1, pair.server), total);
+    let took = stream.run(&mut pair.net, Ns::from_secs(600));
+    assert!(stream.is_finished, "{} of {total} bytes, {:?}", stream.received, stream.error);
+    assert_eq!(stream.received, total);
+    end(pair);
+    total as f64 * 8.0 / took.0 as f64
+}
+
+#[test]
+fn a_stream_fills_a_clean_link() {
+    let rate = rate(Config::default(), loss(0), 64 << 20);
+    assert!(rate > 8.0, "{rate} Gbit/s");
+}
+
+#[test]
+fn loss_slows_a_stream_down_and_does_not_stop_it() {
+    for (per_million, least) in [(100, 6.0), (1_000, 2.0), (10_000, 0.3)] {
+        let config = Config { rto_min: Ns::from_ms(5), ..Config::default() };
+        let rate = rate(config, loss(per_million), 32 << 20);
+        assert!(rate > least, "{rate} Gbit/s at {per_million} ppm");
+    }
+}
+
+#[test]
+fn new_reno_recovers_as_well() {
+    let config =
+        Config { congestion: Congestion::NewReno, rto_min: Ns::from_ms(5), ..Config::default() };
+    let rate = rate(config, loss(1_000), 32 << 20);
+    assert!(rate > 1.0, "{rate} Gbit/s");
+}
+
+#[test]
+fn a_bottleneck_with_a_short_queue_is_used() {
+    // 100 Mbit/s, 20 ms, a queue of 100 KB.
+    let path = Path {
+        delay: Ns::from_ms(10),
+        ns_per_kb: 80_000,
+        queue: 100_000,
+        faults: Faults::default(),
+    };
+    let rate = rate(Config::default(), path, 16 << 20);
+    assert!(rate > 0.06, "{rate} Gbit/s");
+}
+
+fn faults() -> impl Strategy<Value = Faults> {
+    let share = || prop_oneof![Just(0u32), 1u32..200_000];
+    (share(), share(), share(), share(), 1u64..2_000_000).prop_map(
+        |(loss, duplicate, corrupt, reorder, delay)| Faults {
+            loss,
+            duplicate,
+            corrupt,
+            reorder,
+            delay: Ns(delay),
+            mtu: 0,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// I1 to I6 are asserted by the stacks on the way.
+    #[test]
+    fn any_interleaving_delivers_the_streams_once(faults in faults(), seed: u64, total in 0u64..300_000, back in 0u64..300_000, small: bool) {
+        let buffer = if small { 8 << 10 } else { 256 << 10 };
+        let config = Config {
+            rto_min: Ns::from_ms(5),
+            user_timeout: Ns::from_secs(100_000),
+            receive_buffer: buffer,
+            send_buffer: buffer,
+            ..Config::default()
+        };
+        let mut pair = pair(config, Path::fast(RTT).with(faults), seed);
+        let mut there = Stream::new((0, pair.client), (1, pair.server), total.max(1));
+        let mut back = Stream::new((1, pair.server), (0, pair.client), back.max(1));
+        let limit = pair.net.now + Ns::from_secs(20_000);
+        while !(there.is_finished && back.is_finished) {
+            there.pump(&mut pair.net);
+            back.pump(&mut pair.net);
+            prop_assert_eq!((there.error, back.error), (None, None));
+            prop_assert!(pair.net.step(limit), "{} {} of {} {}", there.received, back.received, there.total, back.total);
+        }
+        prop_assert_eq!((there.received, back.received), (there.total, back.total));
+        let state = |host: usize, id| pair.net.hosts[host].stack.info(id).unwrap().state;
+        let states = [state(0, pair.client), state(1, pair.server)];
+        prop_assert!(states.iter().all(|&state| state != State::Established), "{:?}", states);
+        pair.net.hosts.iter_mut().for_each(|host| host.path.faults = Faults::default());
+        end(pair);
+    }
+}
