@@ -1,6 +1,7 @@
 //! ICMP errors about packets that this machine has sent: which packet, and what happened to it.
 
 use crate::packet::{ICMP, ICMP6, Packet, TCP, UDP};
+use heddle_tcp::IcmpError;
 use heddle_tcp::checksum::{self, Sum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -31,6 +32,18 @@ pub struct Error {
     pub remote: SocketAddr,
     /// The sequence number of a TCP segment. Only who saw the packet knows it (RFC 5927, section 4).
     pub sequence: u32,
+}
+
+impl From<Problem> for IcmpError {
+    fn from(problem: Problem) -> IcmpError {
+        match problem {
+            Problem::TooBig { mtu } => {
+                IcmpError::PacketTooBig { mtu: u16::try_from(mtu).unwrap_or(u16::MAX) }
+            }
+            Problem::Refused => IcmpError::Unreachable { is_hard: true },
+            Problem::Unreachable => IcmpError::Unreachable { is_hard: false },
+        }
+    }
 }
 
 /// Bytes before the quoted packet, in both versions.

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod connect;
 pub mod control;
 pub mod icmp;
 pub mod lane;
@@ -16,5 +17,6 @@ pub mod options;
 pub mod packet;
 pub mod paths;
 pub mod steering;
+pub mod tcp;
 pub mod udp;
 pub mod wire;

@@ -1,12 +1,15 @@
 //! The lanes of a runtime, and what they share.
 
+use crate::connect::Retired;
 use crate::control::{Control, ControlError, Snapshot};
 use crate::lane::{Lane, Token};
 use crate::options::{Mode, Options};
 use crate::steering::{DEPLOYERS, Protocol, Steering};
 use crate::udp::UdpSocket;
 use crate::wire::{OpenError, XskWire, open_queue};
+use heddle_tcp::{Secret, Stack};
 use heddle_xsk as xsk;
+use rustix::rand::GetRandomFlags;
 use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -51,6 +54,9 @@ pub enum NetError {
     /// AF_XDP sockets.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The system's random numbers.
+    #[error("the system has no random numbers: {0}")]
+    Random(#[source] io::Error),
     /// Making the sockets known to the program.
     #[error("the program at XDP refuses an AF_XDP socket: {0}")]
     Socket(#[source] io::Error),
@@ -63,6 +69,7 @@ pub struct Net {
     // Before the steering: its hook uses that.
     control: Arc<Control>,
     steering: Arc<dyn Steering>,
+    pub(crate) retired: Retired,
 }
 
 impl Net {
@@ -85,7 +92,7 @@ impl Net {
         control.on_change(Box::new(move |snapshot| {
             hooked.upgrade().iter().for_each(|steering| set_local(&**steering, snapshot));
         }));
-        Ok(Net { lanes, options, control, steering })
+        Ok(Net { lanes, options, control, steering, retired: Retired::default() })
     }
 
     /// Returns the lanes.
@@ -132,7 +139,7 @@ impl Net {
         let bound = Arc::new(UdpSocket::new(local, token));
         // Lanes know it before packets come.
         self.lanes.iter().for_each(|lane| lane.add_udp(&bound));
-        if let Err(error) = self.claim(Protocol::Udp, local, socket) {
+        if let Err(error) = self.claim(Protocol::Udp, local, &[socket]) {
             self.lanes.iter().for_each(|lane| lane.remove_udp(&bound));
             return Err(error);
         }
@@ -145,15 +152,15 @@ impl Net {
         self.lanes.iter().for_each(|lane| lane.remove_udp(socket));
     }
 
-    fn claim(
+    pub(crate) fn claim(
         &self,
         protocol: Protocol,
         local: SocketAddr,
-        socket: BorrowedFd<'_>,
+        proof: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         let mut made = Vec::new();
         for address in families(local) {
-            if let Err(error) = self.steering.claim(protocol, address, &[socket]) {
+            if let Err(error) = self.steering.claim(protocol, address, proof) {
                 made.into_iter().for_each(|address| self.release_one(protocol, address));
                 return Err(error);
             }
@@ -162,7 +169,7 @@ impl Net {
         Ok(())
     }
 
-    fn release(&self, protocol: Protocol, local: SocketAddr) {
+    pub(crate) fn release(&self, protocol: Protocol, local: SocketAddr) {
         families(local).for_each(|address| self.release_one(protocol, address));
     }
 
@@ -216,7 +223,23 @@ fn open_lanes(
             wires[lane].push(wire);
         }
     }
-    Ok(wires.into_iter().map(|wires| Lane::new(wires, control.clone())).collect())
+    let config = heddle_tcp::Config { rto_min: options.rto_min, ..heddle_tcp::Config::default() };
+    let wires = wires.into_iter().enumerate();
+    let lanes = wires.map(|(number, wires)| {
+        let stack = Stack::new(config.clone(), secret()?);
+        Ok(Lane::new(number, wires, control.clone(), stack))
+    });
+    lanes.collect::<io::Result<_>>().map_err(NetError::Random)
+}
+
+/// Returns what no attacker knows.
+fn secret() -> io::Result<Secret> {
+    let mut random = [0; 64];
+    let mut filled = 0;
+    while filled < random.len() {
+        filled += rustix::rand::getrandom(&mut random[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(Secret::new(random))
 }
 
 /// Returns how many frames each lane has on each queue, in each direction.

@@ -94,8 +94,8 @@ impl Paths {
         }
     }
 
-    /// Returns a path that answers a packet by way of the neighbour that sent it.
-    pub(crate) fn back(&mut self, to: Mac, source: IpAddr, destination: IpAddr) -> Path {
-        Path { from: self.snapshot().mac(), to, source, destination }
+    /// Returns the Ethernet address of the interface.
+    pub(crate) fn mac(&self) -> Mac {
+        self.snapshot.mac()
     }
 }

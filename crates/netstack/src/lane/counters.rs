@@ -21,6 +21,12 @@ pub struct Counters {
     pub udp_sent: u64,
     /// Datagrams left to the kernel's socket.
     pub udp_by_kernel: u64,
+    /// TCP segments that arrived.
+    pub tcp_received: u64,
+    /// TCP segments that were sent.
+    pub tcp_sent: u64,
+    /// TCP segments dropped because their neighbour is not known, or the interface does not lead to them.
+    pub tcp_unroutable: u64,
     /// ICMP errors about packets of this machine.
     pub icmp_errors: u64,
 }
@@ -32,4 +38,6 @@ pub struct Snapshot {
     pub packets: Counters,
     /// Lost frames, of all receive queues together.
     pub losses: Losses,
+    /// The TCP stack.
+    pub tcp: heddle_tcp::Counters,
 }

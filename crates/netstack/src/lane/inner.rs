@@ -1,89 +1,109 @@
-//! What a lane's lock guards.
+//! What a lane's lock guards: the wires, and the host behind them.
 
-use super::{BATCH, Counters, Ready, Sent, Snapshot, Woken};
-use crate::icmp::{self, Problem};
-use crate::packet::{self, ICMP, ICMP6, Packet, UDP, UDP_HEADER};
-use crate::paths::{Paths, Routes, Way};
-use crate::udp::{UdpSocket, canonical};
-use crate::wire::{Losses, Transmit, Wire};
+use super::connections::Segments;
+use super::host::Host;
+use super::{Accepted, BATCH, FLUSH_PERIOD, Sent, Snapshot, Token, Woken};
+use crate::paths::Routes;
+use crate::tcp::TcpListener;
+use crate::udp::UdpSocket;
+use crate::wire::{Losses, Wire};
 use heddle_core::Ns;
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use heddle_tcp::{ConnectionId, ListenError, ListenerId, Stack};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(super) struct Inner<W> {
     wires: Box<[W]>,
     /// The queue to look at first: all get their turn.
     next: usize,
+    /// The queue of frames that are no answers.
+    home: usize,
     host: Host,
 }
 
-/// The lane's sockets, apart from its wires: both are used at the same time.
-struct Host {
-    paths: Paths,
-    udp: HashMap<u16, Vec<Arc<UdpSocket>>>,
-    counters: Counters,
-}
-
 impl<W: Wire> Inner<W> {
-    pub(super) fn new(wires: Box<[W]>, routes: Arc<dyn Routes>) -> Inner<W> {
-        let host =
-            Host { paths: Paths::new(routes), udp: HashMap::new(), counters: Counters::default() };
-        Inner { wires, next: 0, host }
+    pub(super) fn new(
+        number: usize,
+        wires: Box<[W]>,
+        routes: Arc<dyn Routes>,
+        stack: Stack,
+    ) -> Inner<W> {
+        let home = number % wires.len();
+        Inner { wires, next: home, home, host: Host::new(number, routes, stack) }
     }
 
-    pub(super) fn poll(&mut self, _now: Ns, woken: &mut Woken) -> usize {
+    pub(super) fn poll(&mut self, now: Ns, woken: &mut Woken) -> usize {
         let (count, mut frames) = (self.wires.len(), 0);
         for _ in 0..count {
-            let wire = &mut self.wires[self.next];
             let host = &mut self.host;
-            frames += wire.exchange(BATCH - frames, |frame, _transmit| host.take(frame, woken));
+            let wire = &mut self.wires[self.next];
+            frames += wire.exchange(BATCH - frames, |frame, transmit| {
+                host.take(now, frame, transmit, woken);
+            });
             if frames == BATCH {
                 break;
             }
             self.next = (self.next + 1) % count;
         }
+        self.with_stack(|stack, out| {
+            if stack.next_deadline().is_some_and(|deadline| deadline <= now) {
+                stack.advance(now, out);
+            }
+            if stack.needs_flush() {
+                stack.flush(now, out);
+            }
+        });
+        self.host.connections.report(woken);
         frames
     }
 
+    /// Runs `f` on the stack, with its output.
+    pub(super) fn with_stack<R>(
+        &mut self,
+        f: impl FnOnce(&mut Stack, &mut Segments<'_, W::Transmit>) -> R,
+    ) -> R {
+        self.host.with_stack(self.wires[self.home].transmit(), None, f)
+    }
+
+    pub(super) fn stack(&mut self) -> &mut Stack {
+        &mut self.host.connections.stack
+    }
+
+    pub(super) fn listen(
+        &mut self,
+        listener: &Arc<TcpListener>,
+        backlog: usize,
+    ) -> Result<ListenerId, ListenError> {
+        self.host.connections.listen(listener, backlog)
+    }
+
+    pub(super) fn close_listener(&mut self, now: Ns, id: ListenerId) {
+        self.with_stack(|stack, out| stack.close_listener(id, now, out));
+        self.host.connections.forget_listener(id);
+    }
+
+    pub(super) fn accept(&mut self, now: Ns, id: ListenerId) -> Option<Accepted> {
+        self.host.connections.accept(now, id)
+    }
+
+    pub(super) fn set_token(&mut self, id: ConnectionId, token: Option<Token>) {
+        self.host.connections.set_token(id, token);
+    }
+
     pub(super) fn add_udp(&mut self, socket: &Arc<UdpSocket>) {
-        let sockets = self.host.udp.entry(socket.local().port()).or_default();
-        // A socket with an address comes before one without.
-        let at = if socket.is_wildcard() { sockets.len() } else { 0 };
-        sockets.insert(at, Arc::clone(socket));
+        self.host.add_udp(socket);
     }
 
     pub(super) fn remove_udp(&mut self, socket: &Arc<UdpSocket>) {
-        let port = socket.local().port();
-        if let Some(sockets) = self.host.udp.get_mut(&port) {
-            sockets.retain(|other| !Arc::ptr_eq(other, socket));
-            if sockets.is_empty() {
-                self.host.udp.remove(&port);
-            }
-        }
+        self.host.remove_udp(socket);
+    }
+
+    pub(super) fn udp_sockets(&self) -> Vec<Arc<UdpSocket>> {
+        self.host.udp_sockets()
     }
 
     pub(super) fn send_udp(&mut self, socket: &UdpSocket, payload: &[u8], to: SocketAddr) -> Sent {
-        let (source, destination) = (canonical(socket.local().ip()), canonical(to.ip()));
-        let packet = packet::ip_header(destination) + UDP_HEADER + payload.len();
-        let host = &mut self.host;
-        let Way::Lane { path, mtu } =
-            host.paths.find(unspecified_as(source, destination), destination)
-        else {
-            host.counters.udp_by_kernel += 1;
-            return Sent::ByKernel;
-        };
-        if packet > mtu as usize {
-            host.counters.udp_by_kernel += 1;
-            return Sent::ByKernel;
-        }
-        let ports = (socket.local().port(), to.port());
-        let transmit = self.wires[0].transmit();
-        let sent = transmit.send_with(path.frame(UDP_HEADER + payload.len()), |frame| {
-            packet::write_udp(path.write(frame, UDP), &path, ports, payload);
-        });
-        host.counters.udp_sent += u64::from(sent);
-        if sent { Sent::Sent } else { Sent::Full }
+        self.host.send_udp(self.wires[self.home].transmit(), socket, payload, to)
     }
 
     /// Makes queued frames visible. Returns the queues that need a kick, as bits.
@@ -95,8 +115,14 @@ impl<W: Wire> Inner<W> {
         kicks
     }
 
-    pub(super) fn deadline(&self) -> Ns {
-        Ns::MAX
+    pub(super) fn has_events(&self) -> bool {
+        self.host.connections.stack.has_events()
+    }
+
+    pub(super) fn deadline(&self, now: Ns) -> Ns {
+        let stack = &self.host.connections.stack;
+        let timer = stack.next_deadline().unwrap_or(Ns::MAX);
+        if stack.needs_flush() { timer.min(now + FLUSH_PERIOD) } else { timer }
     }
 
     pub(super) fn counters(&self) -> Snapshot {
@@ -104,71 +130,10 @@ impl<W: Wire> Inner<W> {
         for wire in &self.wires {
             losses += wire.losses();
         }
-        Snapshot { packets: self.host.counters, losses }
-    }
-}
-
-/// The unspecified address of the family of `destination` in place of that of another family: a socket bound to `[::]`
-/// also sends over IPv4.
-fn unspecified_as(source: IpAddr, destination: IpAddr) -> IpAddr {
-    match (source.is_unspecified(), destination) {
-        (true, IpAddr::V4(_)) => IpAddr::from([0; 4]),
-        _ => source,
-    }
-}
-
-impl Host {
-    /// Takes a frame that arrived.
-    fn take(&mut self, frame: &[u8], woken: &mut Woken) {
-        self.counters.frames += 1;
-        let Some(packet) = packet::parse(frame) else {
-            self.counters.malformed += 1;
-            return;
-        };
-        match packet.protocol {
-            UDP => self.take_udp(&packet, woken),
-            ICMP | ICMP6 => self.take_icmp(&packet, woken),
-            _ => self.counters.no_socket += 1,
-        }
-    }
-
-    fn take_icmp(&mut self, packet: &Packet<'_>, woken: &mut Woken) {
-        let Some(error) = icmp::parse(packet) else {
-            self.counters.malformed += 1;
-            return;
-        };
-        self.counters.icmp_errors += 1;
-        if error.protocol == UDP && error.problem == Problem::Refused {
-            let sockets = self.udp.get(&error.local.port());
-            for socket in sockets.into_iter().flatten() {
-                if socket.refuse(error.remote) {
-                    socket.wake(Ready::BROKEN, woken);
-                }
-            }
-        }
-    }
-
-    fn take_udp(&mut self, packet: &Packet<'_>, woken: &mut Woken) {
-        let partial = self.paths.snapshot().is_veth();
-        if !packet::is_checksum_right(packet, partial) {
-            self.counters.bad_checksum += 1;
-            return;
-        }
-        let Some(datagram) = packet::parse_udp(packet.transport) else {
-            self.counters.malformed += 1;
-            return;
-        };
-        let sockets = self.udp.get(&datagram.destination);
-        let bound = |socket: &&Arc<UdpSocket>| socket.is_bound_to(packet.destination);
-        let Some(socket) = sockets.and_then(|sockets| sockets.iter().find(bound)) else {
-            self.counters.no_socket += 1;
-            return;
-        };
-        if socket.deliver(SocketAddr::new(packet.source, datagram.source), datagram.payload) {
-            self.counters.udp_received += 1;
-            socket.wake(Ready::READ, woken);
-        } else {
-            self.counters.udp_full += 1;
+        Snapshot {
+            packets: self.host.counters,
+            losses,
+            tcp: self.host.connections.stack.counters(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A lane: the frames, sockets and timers of one worker.
+//! A lane: the frames, sockets, connections and timers of one worker.
 //!
 //! # Invariants
 //!
@@ -7,9 +7,13 @@
 //! - **I2** Nothing is woken under the lock: what became ready is collected in [`Woken`] and reported afterwards. So the
 //!   lock of a run queue may be taken while no lane is locked, and never the other way round.
 //! - **I3** Any thread may ask [`Lane::is_ready`]: some loads per receive queue, no lock and no system call.
-//! - **I4** Every queue is bounded and every overflow counted ([`Counters`]).
+//! - **I4** Every queue is bounded and every overflow counted ([`Counters`], `heddle_tcp::Counters`).
+//! - **I5** [`Lane::deadline`] is never later than the earliest timer. It may be earlier: a timer that is set and
+//!   cancelled for each request would otherwise be news for a worker that sleeps.
 
+mod connections;
 mod counters;
+mod host;
 mod inner;
 #[cfg(test)]
 mod tests;
@@ -19,26 +23,35 @@ pub use counters::{Counters, Snapshot};
 pub use woken::{Ready, Token, Woken};
 
 use crate::paths::Routes;
+use crate::tcp::TcpListener;
 use crate::udp::UdpSocket;
 use crate::wire::{Handle, Wire};
 use heddle_core::Ns;
 use heddle_sync::{SpinCell, SpinGuard};
+use heddle_tcp::{
+    ConnectError, ConnectionId, Error, Info, ListenError, ListenerId, ListenerInfo, Shutdown, Stack,
+};
 use inner::Inner;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Maximum number of frames for which the lock is held.
 pub const BATCH: usize = 16;
+
+/// When a lane looks again at segments for which there was no room.
+const FLUSH_PERIOD: Ns = Ns::from_us(50);
 
 /// See the module. The caller holds preemption off in each call that takes the lock.
 pub struct Lane<W: Wire> {
     inner: SpinCell<Inner<W>>,
     /// One for each receive queue.
     handles: Box<[W::Handle]>,
-    /// When the earliest timer is due, in nanoseconds; `u64::MAX` if none is set.
+    /// No later than the earliest timer (I5), in nanoseconds; `u64::MAX` if none is set.
     deadline: AtomicU64,
+    /// A call has made something ready that a poll will report.
+    has_events: AtomicBool,
 }
 
 /// What became of a datagram.
@@ -53,22 +66,34 @@ pub enum Sent {
     ByKernel,
 }
 
+/// A connection that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its id in the lane.
+    pub id: ConnectionId,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+}
+
 impl<W: Wire> Lane<W> {
-    /// Returns a lane over `wires`, one for each receive queue.
+    /// Returns the lane with the number `number` over `wires`, one for each receive queue.
     #[must_use]
-    pub fn new(wires: Vec<W>, routes: Arc<dyn Routes>) -> Lane<W> {
+    pub fn new(number: usize, wires: Vec<W>, routes: Arc<dyn Routes>, stack: Stack) -> Lane<W> {
         let handles = wires.iter().map(Wire::handle).collect();
-        let inner = SpinCell::new(Inner::new(wires.into(), routes));
-        Lane { inner, handles, deadline: AtomicU64::new(u64::MAX) }
+        let inner = SpinCell::new(Inner::new(number, wires.into(), routes, stack));
+        let (deadline, has_events) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
+        Lane { inner, handles, deadline, has_events }
     }
 
-    /// Returns whether frames wait (I3).
+    /// Returns whether frames wait, or something to report (I3).
     #[inline]
     pub fn is_ready(&self) -> bool {
-        self.handles.iter().any(Handle::is_ready)
+        self.handles.iter().any(Handle::is_ready) || self.has_events.load(Ordering::Relaxed)
     }
 
-    /// Returns when its earliest timer is due; [`Ns::MAX`] if none is set.
+    /// Returns a time no later than that of its earliest timer (I5); [`Ns::MAX`] if none is set.
     #[inline]
     pub fn deadline(&self) -> Ns {
         Ns(self.deadline.load(Ordering::Relaxed))
@@ -84,10 +109,44 @@ impl<W: Wire> Lane<W> {
     pub fn poll(&self, now: Ns, woken: &mut Woken) -> usize {
         let Some(mut inner) = self.inner.try_lock() else { return 0 };
         let frames = inner.poll(now, woken);
+        let next = inner.deadline(now);
+        self.deadline.store(next.0, Ordering::Relaxed);
         self.leave(inner);
         frames
     }
 
+    /// Runs `f` under the lock. Returns its result, and whether the lane's deadline is earlier than before.
+    fn call<R>(&self, now: Ns, f: impl FnOnce(&mut Inner<W>) -> R) -> (R, bool) {
+        let mut inner = self.inner.lock();
+        let result = f(&mut inner);
+        let next = inner.deadline(now);
+        let is_earlier = next < self.deadline();
+        if is_earlier {
+            self.deadline.store(next.0, Ordering::Relaxed);
+        }
+        self.leave(inner);
+        (result, is_earlier)
+    }
+
+    /// Releases the lock, then has published frames sent (I1).
+    fn leave(&self, mut inner: SpinGuard<'_, Inner<W>>) {
+        let kicks = inner.publish();
+        self.has_events.store(inner.has_events(), Ordering::Relaxed);
+        drop(inner);
+        if kicks != 0 {
+            let wanted = |queue: &usize| kicks >> queue & 1 == 1;
+            (0..self.handles.len()).filter(wanted).for_each(|queue| self.handles[queue].kick());
+        }
+    }
+
+    /// Returns what it has counted.
+    pub fn counters(&self) -> Snapshot {
+        self.inner.lock().counters()
+    }
+}
+
+/// Datagrams.
+impl<W: Wire> Lane<W> {
     /// Makes the lane deliver to `socket`.
     pub fn add_udp(&self, socket: &Arc<UdpSocket>) {
         self.inner.lock().add_udp(socket);
@@ -106,17 +165,181 @@ impl<W: Wire> Lane<W> {
         sent
     }
 
-    /// Returns what it has counted.
-    pub fn counters(&self) -> Snapshot {
-        self.inner.lock().counters()
+    /// Returns the sockets to which it delivers.
+    pub fn udp_sockets(&self) -> Vec<Arc<UdpSocket>> {
+        self.inner.lock().udp_sockets()
+    }
+}
+
+/// Connections. Times are the runtime's; each call may make the lane's deadline earlier, which [`Called`] says.
+impl<W: Wire> Lane<W> {
+    /// Accepts connections for `listener`, up to `backlog` of which may wait.
+    ///
+    /// # Errors
+    /// As [`Stack::listen`].
+    pub fn listen(
+        &self,
+        listener: &Arc<TcpListener>,
+        backlog: usize,
+    ) -> Result<ListenerId, ListenError> {
+        self.inner.lock().listen(listener, backlog)
     }
 
-    /// Releases the lock, then has published frames sent (I1).
-    fn leave(&self, mut inner: SpinGuard<'_, Inner<W>>) {
-        let kicks = inner.publish();
-        self.deadline.store(inner.deadline().0, Ordering::Relaxed);
-        drop(inner);
-        let wanted = |queue: &usize| kicks >> queue & 1 == 1;
-        (0..self.handles.len()).filter(wanted).for_each(|queue| self.handles[queue].kick());
+    /// Undoes [`Lane::listen`]. Connections that were not accepted are reset.
+    pub fn close_listener(&self, now: Ns, id: ListenerId) {
+        self.call(now, |inner| inner.close_listener(now, id));
     }
+
+    /// Accepts a connection, if one waits.
+    pub fn accept(&self, now: Ns, id: ListenerId) -> Option<Accepted> {
+        self.call(now, |inner| inner.accept(now, id)).0
+    }
+
+    /// Begins to connect. [`Lane::is_connected`] tells the outcome.
+    ///
+    /// # Errors
+    /// As [`Stack::connect`].
+    pub fn connect(
+        &self,
+        now: Ns,
+        local: SocketAddr,
+        remote: SocketAddr,
+        mtu: u16,
+    ) -> Called<Result<ConnectionId, ConnectError>> {
+        self.tcp(now, |stack, out| stack.connect(now, local, remote, mtu, out))
+    }
+
+    /// Reports what happens to the connection with `token`; `None`: not at all.
+    pub fn set_token(&self, id: ConnectionId, token: Option<Token>) {
+        self.inner.lock().set_token(id, token);
+    }
+
+    /// As [`Stack::read`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn read(&self, now: Ns, id: ConnectionId, buf: &mut [u8]) -> Called<Result<usize, Error>> {
+        self.tcp(now, |stack, out| stack.read(now, id, buf, out))
+    }
+
+    /// As [`Stack::peek`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn peek(&self, id: ConnectionId, buf: &mut [u8]) -> Result<usize, Error> {
+        self.inner.lock().stack().peek(id, buf)
+    }
+
+    /// As [`Stack::write`], for several buffers, one after the other. Returns how many bytes were taken.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn write<'a>(
+        &self,
+        now: Ns,
+        id: ConnectionId,
+        bufs: impl Iterator<Item = &'a [u8]>,
+    ) -> Called<Result<usize, Error>> {
+        self.tcp(now, |stack, out| {
+            let mut taken = 0;
+            for buf in bufs.filter(|buf| !buf.is_empty()) {
+                match stack.write(now, id, buf, out) {
+                    Ok(count) if count == buf.len() => taken += count,
+                    Ok(count) => return Ok(taken + count),
+                    Err(_) if taken > 0 => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(taken)
+        })
+    }
+
+    /// As [`Stack::shutdown`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn shutdown(&self, now: Ns, id: ConnectionId, how: Shutdown) -> Called<Result<(), Error>> {
+        self.tcp(now, |stack, out| stack.shutdown(now, id, how, out))
+    }
+
+    /// Gives a connection up, as [`Stack::close`] does, or with a reset (`abort`).
+    pub fn close(&self, now: Ns, id: ConnectionId, abort: bool) -> Called<()> {
+        self.set_token(id, None);
+        self.tcp(now, |stack, out| match abort {
+            false => stack.close(now, id, out),
+            true => stack.abort(now, id, out),
+        })
+    }
+
+    /// As [`Stack::set_nodelay`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn set_nodelay(
+        &self,
+        now: Ns,
+        id: ConnectionId,
+        nodelay: bool,
+    ) -> Called<Result<(), Error>> {
+        self.tcp(now, |stack, out| stack.set_nodelay(now, id, nodelay, out))
+    }
+
+    /// As [`Stack::nodelay`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn nodelay(&self, id: ConnectionId) -> Result<bool, Error> {
+        self.inner.lock().stack().nodelay(id)
+    }
+
+    /// As [`Stack::take_error`].
+    pub fn take_error(&self, id: ConnectionId) -> Option<Error> {
+        self.inner.lock().stack().take_error(id).ok().flatten()
+    }
+
+    /// Returns whether the handshake is over.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub fn is_connected(&self, id: ConnectionId) -> Result<bool, Error> {
+        let mut inner = self.inner.lock();
+        match inner.stack().take_error(id)? {
+            Some(error) => Err(error),
+            None => inner.stack().is_connected(id),
+        }
+    }
+
+    /// As [`Stack::has_flow`].
+    pub fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        self.inner.lock().stack().has_flow(local, remote)
+    }
+
+    /// Returns all its connections, those that are half open or over included.
+    pub fn connections(&self) -> Vec<Info> {
+        self.inner.lock().stack().connections().collect()
+    }
+
+    /// Returns its listeners.
+    pub fn listeners(&self) -> Vec<ListenerInfo> {
+        self.inner.lock().stack().listeners().collect()
+    }
+
+    fn tcp<R>(
+        &self,
+        now: Ns,
+        f: impl FnOnce(&mut Stack, &mut connections::Segments<'_, W::Transmit>) -> R,
+    ) -> Called<R> {
+        let (result, is_earlier) = self.call(now, |inner| inner.with_stack(f));
+        Called { result, is_earlier }
+    }
+}
+
+/// The result of a call on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Called<R> {
+    /// What it returned.
+    pub result: R,
+    /// The lane's deadline is earlier than before: a worker that sleeps until a time must know.
+    pub is_earlier: bool,
 }

@@ -3,8 +3,12 @@
 use super::*;
 use crate::control::{Mac, Snapshot as KernelSnapshot, SnapshotBuilder};
 use crate::wire::{MemoryWire, pair};
+use heddle_tcp::{Config, Secret, Stack};
 use std::net::IpAddr;
 use std::sync::Mutex;
+
+/// All that happens, happens at once.
+const NOW: Ns = Ns::from_secs(1);
 
 /// A kernel whose routes and neighbours are fixed.
 struct Fixed {
@@ -45,7 +49,8 @@ fn host(n: u8, wire: MemoryWire) -> (Lane<MemoryWire>, Arc<Fixed>) {
         .neighbour(ip("fd00::1"), mac(1))
         .neighbour(ip("fd00::2"), mac(2));
     let routes = Arc::new(Fixed { snapshot: builder.build(), asked: Mutex::default() });
-    (Lane::new(vec![wire], routes.clone()), routes)
+    let stack = Stack::new(Config::default(), Secret::new([n; 64]));
+    (Lane::new(0, vec![wire], routes.clone(), stack), routes)
 }
 
 fn link() -> [(Lane<MemoryWire>, Arc<Fixed>); 2] {
@@ -61,7 +66,7 @@ fn bind(lane: &Lane<MemoryWire>, local: &str, token: u64) -> Arc<UdpSocket> {
 
 fn poll(lane: &Lane<MemoryWire>) -> Vec<u64> {
     let (mut woken, mut tokens) = (Woken::default(), Vec::new());
-    lane.poll(Ns::ZERO, &mut woken);
+    lane.poll(NOW, &mut woken);
     woken.drain(|token, _| tokens.push(token.0));
     tokens
 }
@@ -119,9 +124,73 @@ fn a_batch_is_bounded_and_a_full_wire_is_reported() {
     assert_eq!(one.counters().losses.send_full, 1);
     let (mut woken, mut polls) = (Woken::default(), 0);
     while two.is_ready() {
-        assert!(two.poll(Ns::ZERO, &mut woken) <= BATCH);
+        assert!(two.poll(NOW, &mut woken) <= BATCH);
         assert!(woken.drain(|token, _| assert_eq!(token, Token(2))));
         polls += 1;
     }
     assert_eq!(polls, sent / BATCH);
+}
+
+#[test]
+fn a_connection_carries_bytes_both_ways_and_ends() {
+    let [(one, _), (two, _)] = link();
+    let listener = Arc::new(TcpListener::new(at("0.0.0.0:80"), 1, Token(20)));
+    let id = two.listen(&listener, 16).unwrap();
+    let client = one.connect(NOW, at("10.0.0.1:5000"), at("10.0.0.2:80"), 1500);
+    assert!(client.is_earlier, "a timer for the SYN");
+    let client = client.result.unwrap();
+    one.set_token(client, Some(Token(10)));
+    assert!(poll(&two).is_empty() && !listener.is_pending(0), "a SYN is no connection");
+    assert_eq!(poll(&one), [10]);
+    assert_eq!(one.is_connected(client), Ok(true));
+    assert_eq!(poll(&two), [20]);
+    assert!(listener.is_pending(0));
+    let server = two.accept(NOW, id).unwrap();
+    assert_eq!((server.local, server.remote), (at("10.0.0.2:80"), at("10.0.0.1:5000")));
+    assert!(two.accept(NOW, id).is_none() && !listener.is_pending(0));
+    two.set_token(server.id, Some(Token(21)));
+
+    let mut buf = [0; 64];
+    assert_eq!(two.read(NOW, server.id, &mut buf).result, Err(Error::WouldBlock));
+    let question = [&b"ques"[..], b"", b"tion"];
+    assert_eq!(one.write(NOW, client, question.into_iter()).result, Ok(8));
+    assert_eq!(poll(&two), [21]);
+    assert_eq!(two.peek(server.id, &mut buf), Ok(4));
+    let mut read = two.read(NOW, server.id, &mut buf).result.unwrap();
+    // The second part waits for the acknowledgement of the first (Nagle).
+    for _ in 0..3 {
+        poll(&one);
+        poll(&two);
+        read += two.read(NOW, server.id, &mut buf).result.unwrap_or(0);
+    }
+    assert_eq!(read, 8);
+    assert_eq!(two.write(NOW, server.id, [&b"answer"[..]].into_iter()).result, Ok(6));
+    poll(&one);
+    assert_eq!(one.read(NOW, client, &mut buf).result, Ok(6));
+    let _ = one.close(NOW, client, false);
+    assert_eq!(one.read(NOW, client, &mut buf).result, Err(Error::Stale));
+    poll(&two);
+    poll(&two);
+    let _ = two.close(NOW, server.id, false);
+    poll(&one);
+    poll(&two);
+    assert!(one.has_flow(at("10.0.0.1:5000"), at("10.0.0.2:80")), "in TIME_WAIT");
+    assert!(!two.has_flow(at("10.0.0.2:80"), at("10.0.0.1:5000")));
+    assert_eq!(one.counters().packets.tcp_unroutable, 0);
+}
+
+#[test]
+fn an_unknown_neighbour_is_answered_by_way_of_its_frame() {
+    let (near, far) = pair();
+    let ((one, _), (two, _)) = (host(3, near), host(2, far));
+    let listener = Arc::new(TcpListener::new(at("[::]:80"), 1, Token(20)));
+    two.listen(&listener, 16).unwrap();
+    // Host 2 does not know host 3.
+    let client = one.connect(NOW, at("[fd00::3]:5000"), at("[fd00::2]:80"), 1500).result.unwrap();
+    for _ in 0..3 {
+        poll(&two);
+        poll(&one);
+    }
+    assert_eq!(one.is_connected(client), Ok(true));
+    assert!(listener.is_pending(0));
 }

@@ -1,11 +1,13 @@
 //! The stack from outside.
 
 use super::Stack;
+use crate::address::Tuple;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::id::{ConnectionId, ListenerId};
 use crate::info::{Info, ListenerInfo};
 use crate::state::State;
+use core::net::SocketAddr;
 use heddle_core::Ns;
 
 impl Stack {
@@ -39,6 +41,12 @@ impl Stack {
             ready: listener.ready.len(),
             backlog: listener.backlog,
         })
+    }
+
+    /// Whether the stack knows a connection between these ends, half open or in TIME_WAIT included.
+    pub fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let tuple = Tuple::new(local, remote);
+        self.find(self.secret.flow(&tuple), &tuple).is_some()
     }
 
     /// How many connections there are, half-open ones and those in TIME_WAIT not included.

@@ -1,0 +1,161 @@
+//! The TCP connections of a lane: the stack, and what the lane knows of each connection beside it.
+
+use super::{Accepted, Counters, Ready, Token, Woken};
+use crate::control::Mac;
+use crate::packet::{Path, TCP};
+use crate::paths::{Paths, Way};
+use crate::tcp::TcpListener;
+use crate::wire::Transmit;
+use heddle_core::Ns;
+use heddle_tcp::{ConnectionId, Event, Flow, ListenError, ListenerId, Output, Stack};
+use std::sync::Arc;
+
+/// The stack of a lane and its users.
+pub(super) struct Connections {
+    lane: usize,
+    pub(super) stack: Stack,
+    listeners: Vec<Option<Arc<TcpListener>>>,
+    /// By index of the connection.
+    known: Vec<Known>,
+}
+
+/// What a lane knows of a connection.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// Who waits for it: 0 if nobody does, else a token plus 1.
+    token: u64,
+    /// The neighbour by way of which its segments go, as of `generation`.
+    to: Mac,
+    /// The number of the kernel's snapshot, plus 1; 0 if there was none yet.
+    generation: u64,
+}
+
+/// Sends the segments of a lane's stack.
+pub(super) struct Segments<'a, T> {
+    transmit: &'a mut T,
+    paths: &'a mut Paths,
+    known: &'a mut Vec<Known>,
+    counters: &'a mut Counters,
+    /// The neighbour that has just sent a packet: answers may go to it while the kernel does not know a better one.
+    from: Option<Mac>,
+}
+
+impl<T: Transmit> Segments<'_, T> {
+    /// Returns the neighbour to send a segment to; `None` if there is none yet.
+    fn neighbour(&mut self, flow: &Flow) -> Option<Mac> {
+        let Some(id) = flow.connection else { return self.look_up(flow) };
+        if self.known.len() <= id.index() {
+            self.known.resize(id.index() + 1, Known::default());
+        }
+        // Fetches a new snapshot if there is one.
+        self.paths.snapshot();
+        let generation = self.paths.generation() + 1;
+        let known = self.known[id.index()];
+        if known.generation == generation {
+            return Some(known.to);
+        }
+        let to = self.look_up(flow).or((known.generation != 0).then_some(known.to))?;
+        self.known[id.index()] = Known { to, generation, ..known };
+        Some(to)
+    }
+
+    fn look_up(&mut self, flow: &Flow) -> Option<Mac> {
+        match self.paths.find(flow.local.ip(), flow.remote.ip()) {
+            Way::Lane { path, .. } => Some(path.to),
+            Way::Unknown { .. } => self.from,
+            Way::Kernel => None,
+        }
+    }
+}
+
+impl<T: Transmit> Output for Segments<'_, T> {
+    fn send(&mut self, flow: Flow, length: usize, write: impl FnOnce(&mut [u8])) -> bool {
+        let Some(to) = self.neighbour(&flow) else {
+            // As if it were lost on the way: it is sent again, when the neighbour may be known.
+            self.counters.tcp_unroutable += 1;
+            return true;
+        };
+        let (source, destination) = (flow.local.ip(), flow.remote.ip());
+        let path = Path { from: self.paths.mac(), to, source, destination };
+        let sent =
+            self.transmit.send_with(path.frame(length), |frame| write(path.write(frame, TCP)));
+        self.counters.tcp_sent += u64::from(sent);
+        sent
+    }
+}
+
+impl Connections {
+    pub(super) fn new(lane: usize, stack: Stack) -> Connections {
+        Connections { lane, stack, listeners: Vec::new(), known: Vec::new() }
+    }
+
+    /// Runs `f` on the stack, with its output. `from` is the neighbour that sent the packet that is answered.
+    pub(super) fn with<T: Transmit, R>(
+        &mut self,
+        (transmit, paths, counters): (&mut T, &mut Paths, &mut Counters),
+        from: Option<Mac>,
+        f: impl FnOnce(&mut Stack, &mut Segments<'_, T>) -> R,
+    ) -> R {
+        let mut out = Segments { transmit, paths, known: &mut self.known, counters, from };
+        f(&mut self.stack, &mut out)
+    }
+
+    /// Reports what has happened.
+    pub(super) fn report(&mut self, woken: &mut Woken) {
+        while let Some(event) = self.stack.poll_event() {
+            match event {
+                Event::Accept(id) => {
+                    if let Some(Some(listener)) = self.listeners.get(id.index()) {
+                        listener.wake(self.lane, woken);
+                    }
+                }
+                Event::Connection(id, ready) => {
+                    let token =
+                        self.known.get(id.index()).and_then(|known| known.token.checked_sub(1));
+                    if let Some(token) = token {
+                        let broken = ready.is_failed() || ready.is_closed();
+                        let write = ready.is_writable() || ready.is_connected();
+                        woken
+                            .push(Token(token), Ready { read: ready.is_readable(), write, broken });
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn listen(
+        &mut self,
+        listener: &Arc<TcpListener>,
+        backlog: usize,
+    ) -> Result<ListenerId, ListenError> {
+        let id = self.stack.listen(listener.local(), backlog)?;
+        if self.listeners.len() <= id.index() {
+            self.listeners.resize(id.index() + 1, None);
+        }
+        self.listeners[id.index()] = Some(Arc::clone(listener));
+        Ok(id)
+    }
+
+    pub(super) fn forget_listener(&mut self, id: ListenerId) {
+        self.listeners[id.index()] = None;
+    }
+
+    pub(super) fn accept(&mut self, now: Ns, id: ListenerId) -> Option<Accepted> {
+        let Some(accepted) = self.stack.accept(id, now) else {
+            if let Some(Some(listener)) = self.listeners.get(id.index()) {
+                listener.set_pending(self.lane, false);
+            }
+            return None;
+        };
+        let info = self.stack.info(accepted).ok()?;
+        Some(Accepted { id: accepted, local: info.local, remote: info.remote })
+    }
+
+    /// Makes `token` the one that waits for the connection; `None` means nobody.
+    pub(super) fn set_token(&mut self, id: ConnectionId, token: Option<Token>) {
+        if self.known.len() <= id.index() {
+            self.known.resize(id.index() + 1, Known::default());
+        }
+        self.known[id.index()].token = token.map_or(0, |token| token.0 + 1);
+    }
+}
