@@ -1,10 +1,10 @@
 //! The runtime's own network, with the kernel at the other end of a pair of interfaces. Skipped without root.
 
 use heddle::Runtime;
-use heddle::net::UdpSocket;
+use heddle::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use heddle::netstack::lane::Counters;
 use heddle_netns::{FAR4, FAR6, NEAR, NEAR4, NEAR6, Pair};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -153,5 +153,160 @@ fn handles_of_a_socket_share_what_arrives() {
         servers.into_iter().for_each(|server| server.join().unwrap());
         // The port is free once both are gone.
         runtime.run(|| UdpSocket::bind("0.0.0.0:9000")).unwrap();
+    });
+}
+
+/// A connection of the kernel at the far end.
+fn connect(pair: &Pair, server: SocketAddr) -> std::net::TcpStream {
+    let stream = pair.far.run(|| std::net::TcpStream::connect(server)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// Bytes that are different wherever they are cut.
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+fn serve_echo(runtime: &Runtime, addr: &str) -> SocketAddr {
+    let listener = runtime.run(|| TcpListener::bind(addr)).unwrap();
+    let local = listener.local_addr().unwrap();
+    runtime.spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            heddle::spawn(move || {
+                let _ = std::io::copy(&mut &stream, &mut &stream);
+                let _ = stream.shutdown(Shutdown::Write);
+            });
+        }
+    });
+    local
+}
+
+#[test]
+fn connections_are_served_by_lanes_over_both_families() {
+    with_lanes("", |runtime, pair| {
+        let port = serve_echo(runtime, "[::]:0").port();
+        for ip in [IpAddr::from(NEAR4), IpAddr::from(NEAR6)] {
+            for round in 0..20 {
+                let mut client = connect(pair, (ip, port).into());
+                let question = pattern(1 + round * 777);
+                client.write_all(&question).unwrap();
+                let mut answer = vec![0; question.len()];
+                client.read_exact(&mut answer).unwrap();
+                assert!(answer == question, "round {round} to {ip}");
+                client.shutdown(Shutdown::Write).unwrap();
+                assert_eq!(client.read(&mut answer).unwrap(), 0, "the end, round {round}");
+            }
+        }
+        assert_eq!(tcp(runtime, |tcp| tcp.passive_opens), 40);
+    });
+}
+
+fn tcp(runtime: &Runtime, of: impl Fn(&heddle::netstack::TcpCounters) -> u64) -> u64 {
+    let lanes = runtime.network().unwrap().lanes();
+    lanes.iter().map(|lane| of(&lane.counters().tcp)).sum()
+}
+
+#[test]
+fn megabytes_go_both_ways_at_the_same_time() {
+    with_lanes("", |runtime, pair| {
+        let server = serve_echo(runtime, "0.0.0.0:9000");
+        let mut client = connect(pair, (NEAR4, server.port()).into());
+        let mut sender = client.try_clone().unwrap();
+        let text = pattern(20 << 20);
+        let sent = text.clone();
+        let sends = std::thread::spawn(move || {
+            sender.write_all(&sent).unwrap();
+            sender.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).unwrap();
+        sends.join().unwrap();
+        assert!(received == text);
+    });
+}
+
+#[test]
+fn a_lane_connects_to_the_kernel() {
+    with_lanes("", |runtime, pair| {
+        let listener = pair.far.run(|| std::net::TcpListener::bind((FAR4, 9000))).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, peer) = listener.accept().unwrap();
+            let mut text = Vec::new();
+            stream.read_to_end(&mut text).unwrap();
+            stream.write_all(&text).unwrap();
+            (peer, text.len())
+        });
+        let text = pattern(3 << 20);
+        let length = text.len();
+        let local = runtime.run(move || {
+            let mut stream = TcpStream::connect((FAR4, 9000)).unwrap();
+            assert!(stream.kernel_fd().is_none(), "a lane's");
+            let local = stream.local_addr().unwrap();
+            assert_eq!(
+                (local.ip(), stream.peer_addr().unwrap()),
+                (NEAR4.into(), (FAR4, 9000).into())
+            );
+            stream.write_all(&text).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back).unwrap();
+            assert!(back == text);
+            local
+        });
+        assert_eq!(server.join().unwrap(), (local, length));
+        let refused = runtime.run(|| TcpStream::connect((FAR4, 9001)).unwrap_err());
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let late = Duration::from_millis(50);
+        let nobody = runtime
+            .run(|| TcpStream::connect_timeout(&([10, 77, 0, 99], 1).into(), late).unwrap_err());
+        assert_eq!(nobody.kind(), ErrorKind::TimedOut);
+    });
+}
+
+/// Ends of connections, as each end sees the other's.
+#[test]
+fn a_reset_and_an_end_are_told_apart() {
+    with_lanes("", |runtime, pair| {
+        let listener = runtime.run(|| TcpListener::bind("0.0.0.0:9000")).unwrap();
+        let accept = || runtime.run(|| listener.accept()).unwrap().0;
+        let mut buf = [0; 16];
+
+        let client = connect(pair, (NEAR4, 9000).into());
+        let mut server = accept();
+        drop(client);
+        assert_eq!(runtime.run(|| server.read(&mut buf)).unwrap(), 0);
+
+        let client = connect(pair, (NEAR4, 9000).into());
+        let mut server = accept();
+        socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(client);
+        let reset = runtime.run(|| server.read(&mut buf)).unwrap_err();
+        assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+
+        let mut client = connect(pair, (NEAR4, 9000).into());
+        let server = accept();
+        server.set_zero_linger().unwrap();
+        runtime.run(|| drop(server));
+        assert_eq!(client.read(&mut buf).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    });
+}
+
+/// The kernel's socket accepts what does not come by way of the interface, at the same listener.
+#[test]
+fn a_listener_accepts_from_loopback_too() {
+    with_lanes("", |runtime, pair| {
+        pair.near.ip("link set lo up").unwrap();
+        let server = serve_echo(runtime, "0.0.0.0:9000");
+        let local = pair.near.run(|| std::net::TcpStream::connect(("127.0.0.1", server.port())));
+        for mut client in [local.unwrap(), connect(pair, (NEAR4, server.port()).into())] {
+            client.write_all(b"to and fro").unwrap();
+            let mut buf = [0; 10];
+            client.read_exact(&mut buf).unwrap();
+            assert_eq!(&buf, b"to and fro");
+        }
+        assert_eq!(tcp(runtime, |tcp| tcp.passive_opens), 1);
     });
 }

@@ -8,6 +8,10 @@
 
 #![forbid(unsafe_code)]
 
+pub use heddle_tcp::{
+    ConnectionId, Counters as TcpCounters, Error as TcpError, Info as ConnectionInfo, Shutdown,
+};
+
 pub mod connect;
 pub mod control;
 pub mod icmp;

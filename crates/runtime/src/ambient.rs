@@ -73,9 +73,12 @@ pub(crate) fn net() -> io::Result<Option<Arc<Net>>> {
     Ok(engine()?.core().inputs.lanes().map(|lanes| lanes.net().clone()))
 }
 
-/// Registers a non-blocking descriptor with the calling task's runtime.
-pub(crate) fn register(fd: BorrowedFd<'_>) -> io::Result<(Registration, WeakRuntime)> {
+/// Registers a non-blocking descriptor with the calling task's runtime; without one, only lanes report.
+pub(crate) fn register(fd: Option<BorrowedFd<'_>>) -> io::Result<(Registration, WeakRuntime)> {
     let engine = engine()?;
+    let Some(fd) = fd else {
+        return Ok((Registration::unpolled()?, WeakRuntime::new(engine)));
+    };
     let registration = engine.core().inputs.poller.add(fd)?;
     let _guard = NoPreempt::new();
     engine.core().source_is_new();

@@ -37,7 +37,7 @@
 //! makes a service of axum's `Router` or tonic's `Routes`: those run here without a runtime of tokio's.
 
 use crate::futures::spawn;
-use crate::io::Polled;
+use crate::io::{Polled, ReadUninit};
 use crate::net::TcpStream;
 use crate::net::unix::UnixStream;
 use crate::poller::Interest;
@@ -46,7 +46,7 @@ use crate::time::now;
 use heddle_core::Ns;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
+
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -115,7 +115,7 @@ pub struct Io<S>(pub S);
 
 /// Streams that are made of a [`Polled`].
 trait Stream: Unpin {
-    type Io: AsFd;
+    type Io: ReadUninit;
     fn polled(&self) -> &Polled<Self::Io>;
     fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>>;
     fn poll_write_all(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>])
@@ -151,7 +151,7 @@ macro_rules! impl_stream {
     )*};
 }
 
-impl_stream!(TcpStream: std::net::TcpStream, UnixStream: std::os::unix::net::UnixStream);
+impl_stream!(TcpStream: crate::net::StreamIo, UnixStream: std::os::unix::net::UnixStream);
 
 impl<S: Stream> Read for Io<S> {
     fn poll_read(
@@ -161,10 +161,8 @@ impl<S: Stream> Read for Io<S> {
     ) -> Poll<io::Result<()>> {
         // SAFETY: nothing is made uninitialised in it.
         let unfilled = unsafe { buf.as_mut() };
-        let read = ready!(self.0.polled().poll_io(Interest::Read, cx, |io| {
-            let (bytes, _) = rustix::io::read(io, &mut *unfilled)?;
-            Ok(bytes.len())
-        }))?;
+        let read =
+            ready!(self.0.polled().poll_io(Interest::Read, cx, |io| { io.read_uninit(unfilled) }))?;
         // SAFETY: the system has written so many bytes.
         unsafe { buf.advance(read) };
         Poll::Ready(Ok(()))

@@ -131,7 +131,7 @@ pub(crate) fn take_own(net: &Net) -> bool {
 }
 
 /// Takes what has arrived in `lane`. Preemption is off.
-fn take_from(lane: &Lane<XskWire>) -> bool {
+pub(crate) fn take_from(lane: &Lane<XskWire>) -> bool {
     if !lane.is_ready() && lane.deadline() == Ns::MAX {
         return false;
     }

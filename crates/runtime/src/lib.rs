@@ -137,14 +137,14 @@ mod watches;
 mod worker;
 mod worker_list;
 
-/// The runtime's own network: options and counters of [`RuntimeBuilder::net`] and [`Runtime::network`].
-pub use heddle_netstack as netstack;
 pub use ambient::stats;
 pub use attrs::{attrs, set_attrs};
 pub use block_on::block_on;
 pub use blocking::blocking;
 pub use config::{ConfigError, RuntimeBuilder};
 pub use heddle_core::{Class, Ns, TaskAttrs};
+/// The runtime's own network: options and counters of [`RuntimeBuilder::net`] and [`Runtime::network`].
+pub use heddle_netstack as netstack;
 pub use join_set::JoinSet;
 pub use pool::STACK_CLASSES;
 pub use preempt::{Mechanism, no_preempt};

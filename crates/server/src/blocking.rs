@@ -8,7 +8,6 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,11 +27,13 @@ pub(super) type Work = Box<dyn FnOnce() + Send>;
 pub(super) trait Platform: Clone + Send + Sync + 'static {
     type Section: Section;
     type Listener: Send + 'static;
-    type Stream: Read + Write + AsFd + Send + 'static;
+    type Stream: Read + Write + Send + 'static;
     type Udp: Send + Sync + 'static;
 
     fn accept(listener: &Self::Listener) -> io::Result<Self::Stream>;
     fn breaker(stream: &Self::Stream) -> io::Result<Breaker>;
+    /// Makes closing the connection reset it.
+    fn reset_on_close(stream: &Self::Stream) -> io::Result<()>;
     fn receive(socket: &Self::Udp, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)>;
     fn send(socket: &Self::Udp, bytes: &[u8], to: SocketAddr) -> io::Result<()>;
     /// Spawns a loop or a connection handler, which is long-lived and mostly waits.
@@ -169,7 +170,7 @@ fn admit<P: Platform>(shared: &Blocking<P>, mut stream: P::Stream) -> io::Result
     shared.platform.spawn(Box::new(move || {
         // A socket error means that the client has vanished.
         let _ = converse(service, &mut stream, &presence);
-        presence.watch().give_up(&stream);
+        presence.watch().give_up(|| P::reset_on_close(&stream));
         drop((stream, presence, guard));
     }))
 }

@@ -12,7 +12,6 @@
 use std::fmt::Write as _;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,11 +122,20 @@ impl Platform for Heddle {
         Ok(stream)
     }
 
-    /// A duplicate descriptor: kernel threads use it without the runtime.
+    /// A duplicate descriptor, which kernel threads use without the runtime; another handle if a lane serves the
+    /// connection.
     fn breaker(stream: &TcpStream) -> io::Result<Breaker> {
-        let other = std::net::TcpStream::from(stream.as_fd().try_clone_to_owned()?);
+        let Some(fd) = stream.kernel_fd() else {
+            let other = stream.try_clone()?;
+            return Ok(Box::new(move |how: Shutdown| drop(other.shutdown(how))));
+        };
+        let other = std::net::TcpStream::from(fd.try_clone_to_owned()?);
         // An error means that the client has already closed it.
         Ok(Box::new(move |how: Shutdown| drop(other.shutdown(how))))
+    }
+
+    fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
+        stream.set_zero_linger()
     }
 
     fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {

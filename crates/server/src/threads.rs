@@ -1,6 +1,7 @@
 //! The handlers on kernel threads, as servers without an event loop are built: one thread per connection,
 //! because a connection mostly waits and would occupy a pool's thread, and a pool for datagrams.
 
+use rustix::net::sockopt::set_socket_linger;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -80,6 +81,10 @@ impl Platform for Threads {
         let other = stream.try_clone()?;
         // An error means that the client has already closed it.
         Ok(Box::new(move |how: Shutdown| drop(other.shutdown(how))))
+    }
+
+    fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
+        Ok(set_socket_linger(stream, Some(Duration::ZERO))?)
     }
 
     fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {

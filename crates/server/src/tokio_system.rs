@@ -140,7 +140,7 @@ async fn connection(service: Shared, mut stream: tokio::net::TcpStream, mut life
     let presence = Presence::enter(&life.open, &NoSection, breaker);
     // A socket error means that the client has vanished.
     let _ = converse(service, &mut stream, &mut life, presence.watch(), &end).await;
-    presence.watch().give_up(&stream);
+    presence.watch().give_up(|| stream.set_zero_linger());
     let _ = stream.shutdown().await;
 }
 

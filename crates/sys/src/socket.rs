@@ -172,21 +172,71 @@ pub fn raise_backlog(listener: &TcpListener) -> io::Result<()> {
     }
 }
 
+/// Returns a TCP socket that is bound to `addr` and does not listen yet, as [`TcpListener::bind`] makes it.
+///
+/// # Errors
+/// The system's: the port is in use, or the address is not local.
+pub fn bind_listener(addr: &SocketAddr) -> io::Result<TcpListener> {
+    let socket = tcp_socket(addr, 0)?;
+    let on = 1_i32;
+    // SAFETY: the option is a number, which outlives the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_REUSEADDR,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if set != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    bind(&socket, addr)?;
+    Ok(socket.into())
+}
+
+/// Returns a TCP socket that has a free port of `ip`, for nobody else to take, and that address.
+///
+/// # Errors
+/// The system's: no port is free, or the address is not local.
+pub fn reserve_port(ip: IpAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+    let socket = tcp_socket(&SocketAddr::new(ip, 0), 0)?;
+    bind(&socket, &SocketAddr::new(ip, 0))?;
+    let listener = TcpListener::from(socket);
+    let local = listener.local_addr()?;
+    Ok((listener.into(), local))
+}
+
+fn bind(socket: &OwnedFd, addr: &SocketAddr) -> io::Result<()> {
+    let (storage, len) = to_system(addr);
+    // SAFETY: `len` bytes of the storage hold the address.
+    match unsafe { libc::bind(socket.as_raw_fd(), (&raw const storage).cast(), len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns a TCP socket of the family of `addr`, closed on exec, with these `flags`.
+fn tcp_socket(addr: &SocketAddr, flags: i32) -> io::Result<OwnedFd> {
+    let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | flags;
+    // SAFETY: takes numbers, and returns a descriptor that is ours or an error.
+    unsafe {
+        match libc::socket(family, kind, 0) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
 /// Returns a non-blocking TCP socket that has started to connect to `addr`. Once it is writable,
 /// [`TcpStream::take_error`] and [`TcpStream::peer_addr`] tell whether it succeeded.
 ///
 /// # Errors
 /// The system's: out of file descriptors, or the address is unreachable.
 pub fn connect(addr: &SocketAddr) -> io::Result<TcpStream> {
-    let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: takes numbers, and returns a descriptor that is ours or an error.
-    let socket = unsafe {
-        match libc::socket(family, kind, 0) {
-            -1 => return Err(io::Error::last_os_error()),
-            fd => OwnedFd::from_raw_fd(fd),
-        }
-    };
+    let socket = tcp_socket(addr, libc::SOCK_NONBLOCK)?;
     let (storage, len) = to_system(addr);
     // SAFETY: `len` bytes of the storage hold the address.
     if unsafe { libc::connect(socket.as_raw_fd(), (&raw const storage).cast(), len) } != 0 {

@@ -8,6 +8,7 @@ use crate::tcp::TcpListener;
 use crate::wire::Transmit;
 use heddle_core::Ns;
 use heddle_tcp::{ConnectionId, Event, Flow, ListenError, ListenerId, Output, Stack};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The stack of a lane and its users.
@@ -17,6 +18,9 @@ pub(super) struct Connections {
     listeners: Vec<Option<Arc<TcpListener>>>,
     /// By index of the connection.
     known: Vec<Known>,
+    /// By index of the connection: further tokens of those that have several handles. A token whose handle is gone
+    /// reports to nobody.
+    more: HashMap<usize, Vec<Token>>,
 }
 
 /// What a lane knows of a connection.
@@ -86,7 +90,7 @@ impl<T: Transmit> Output for Segments<'_, T> {
 
 impl Connections {
     pub(super) fn new(lane: usize, stack: Stack) -> Connections {
-        Connections { lane, stack, listeners: Vec::new(), known: Vec::new() }
+        Connections { lane, stack, listeners: Vec::new(), known: Vec::new(), more: HashMap::new() }
     }
 
     /// Runs `f` on the stack, with its output. `from` is the neighbour that sent the packet that is answered.
@@ -109,18 +113,18 @@ impl Connections {
                         listener.wake(self.lane, woken);
                     }
                 }
-                Event::Connection(id, ready) => {
-                    let token =
-                        self.known.get(id.index()).and_then(|known| known.token.checked_sub(1));
-                    if let Some(token) = token {
-                        let broken = ready.is_failed() || ready.is_closed();
-                        let write = ready.is_writable() || ready.is_connected();
-                        woken
-                            .push(Token(token), Ready { read: ready.is_readable(), write, broken });
-                    }
-                }
+                Event::Connection(id, ready) => self.report_to(id, ready, woken),
             }
         }
+    }
+
+    fn report_to(&self, id: ConnectionId, ready: heddle_tcp::Ready, woken: &mut Woken) {
+        let token = self.known.get(id.index()).and_then(|known| known.token.checked_sub(1));
+        let broken = ready.is_failed() || ready.is_closed();
+        let write = ready.is_writable() || ready.is_connected();
+        let ready = Ready { read: ready.is_readable(), write, broken };
+        let more = self.more.get(&id.index()).into_iter().flatten().copied();
+        token.map(Token).into_iter().chain(more).for_each(|token| woken.push(token, ready));
     }
 
     pub(super) fn listen(
@@ -151,11 +155,19 @@ impl Connections {
         Some(Accepted { id: accepted, local: info.local, remote: info.remote })
     }
 
+    /// Adds a token to the connection's.
+    pub(super) fn add_token(&mut self, id: ConnectionId, token: Token) {
+        self.more.entry(id.index()).or_default().push(token);
+    }
+
     /// Makes `token` the one that waits for the connection; `None` means nobody.
     pub(super) fn set_token(&mut self, id: ConnectionId, token: Option<Token>) {
         if self.known.len() <= id.index() {
             self.known.resize(id.index() + 1, Known::default());
         }
         self.known[id.index()].token = token.map_or(0, |token| token.0 + 1);
+        if token.is_none() {
+            self.more.remove(&id.index());
+        }
     }
 }

@@ -90,6 +90,10 @@ impl<W: Wire> Inner<W> {
         self.host.connections.set_token(id, token);
     }
 
+    pub(super) fn add_token(&mut self, id: ConnectionId, token: Token) {
+        self.host.connections.add_token(id, token);
+    }
+
     pub(super) fn add_udp(&mut self, socket: &Arc<UdpSocket>) {
         self.host.add_udp(socket);
     }

@@ -214,6 +214,11 @@ impl<W: Wire> Lane<W> {
         self.inner.lock().set_token(id, token);
     }
 
+    /// Reports what happens to the connection with `token` as well.
+    pub fn add_token(&self, id: ConnectionId, token: Token) {
+        self.inner.lock().add_token(id, token);
+    }
+
     /// As [`Stack::read`].
     ///
     /// # Errors
@@ -282,6 +287,14 @@ impl<W: Wire> Lane<W> {
         nodelay: bool,
     ) -> Called<Result<(), Error>> {
         self.tcp(now, |stack, out| stack.set_nodelay(now, id, nodelay, out))
+    }
+
+    /// Makes closing the connection reset it, as [`Stack::set_close_reset`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn set_close_reset(&self, id: ConnectionId) -> Result<(), Error> {
+        self.inner.lock().stack().set_close_reset(id, true)
     }
 
     /// As [`Stack::nodelay`].

@@ -4,29 +4,25 @@
 //! queue up, so any number may.
 
 #[cfg(feature = "tokio-io")]
-use super::Polled;
+use super::{Polled, ReadUninit};
 #[cfg(feature = "tokio-io")]
 use crate::poller::Interest;
 #[cfg(feature = "tokio-io")]
 use std::{
     io,
-    os::fd::AsFd,
     task::{Context, Poll, ready},
 };
 
 /// Reads into the part of `buf` that is not filled, which need not be initialised.
 #[cfg(feature = "tokio-io")]
-pub(crate) fn poll_read_buf<S: AsFd>(
+pub(crate) fn poll_read_buf<S: ReadUninit>(
     polled: &Polled<S>,
     cx: &Context<'_>,
     buf: &mut tokio::io::ReadBuf<'_>,
 ) -> Poll<io::Result<()>> {
     // SAFETY: only bytes that the system has written are marked as initialised, and none is made uninitialised.
     let unfilled = unsafe { buf.unfilled_mut() };
-    let read = ready!(polled.poll_io(Interest::Read, cx, |io| {
-        let (bytes, _) = rustix::io::read(io, &mut *unfilled)?;
-        Ok(bytes.len())
-    }))?;
+    let read = ready!(polled.poll_io(Interest::Read, cx, |io| { io.read_uninit(unfilled) }))?;
     // SAFETY: the system has written so many bytes.
     unsafe { buf.assume_init(read) };
     buf.advance(read);

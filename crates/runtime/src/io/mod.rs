@@ -31,4 +31,4 @@ pub(crate) use async_traits::{
 };
 pub use pipe::{PipeReader, PipeWriter, pipe};
 pub use pollable::Pollable;
-pub(crate) use polled::{Polled, impl_descriptor, impl_read, impl_write, nonzero};
+pub(crate) use polled::{Polled, Readiness, impl_descriptor, impl_read, impl_write, nonzero};

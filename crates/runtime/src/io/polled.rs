@@ -7,6 +7,8 @@ use crate::time::{now, within};
 use heddle_core::Ns;
 use heddle_netstack::lane::Token;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+#[cfg(any(feature = "hyper", feature = "tokio-io"))]
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -26,32 +28,48 @@ pub(crate) struct Polled<S> {
 
 /// A registration, which ends when this is dropped.
 struct Watch {
-    fd: RawFd,
+    /// The descriptor that is polled, if the kernel has one.
+    fd: Option<RawFd>,
     registration: Registration,
     runtime: WeakRuntime,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.runtime.remove_source(self.fd);
+        if let Some(fd) = self.fd {
+            self.runtime.remove_source(fd);
+        }
+    }
+}
+
+/// Something that becomes ready: a descriptor, or what only lanes report.
+pub(crate) trait Readiness {
+    /// Returns the descriptor to poll, if the kernel has one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+impl<S: AsFd> Readiness for S {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+}
+
+/// Reading into memory that need not be initialised.
+#[cfg(any(feature = "hyper", feature = "tokio-io"))]
+pub(crate) trait ReadUninit: Readiness {
+    /// Reads into the beginning of `buf`. Returns how many bytes it has written there.
+    fn read_uninit(&self, buf: &mut [MaybeUninit<u8>]) -> io::Result<usize>;
+}
+
+#[cfg(any(feature = "hyper", feature = "tokio-io"))]
+impl<S: AsFd> ReadUninit for S {
+    fn read_uninit(&self, buf: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+        let (bytes, _) = rustix::io::read(self, buf)?;
+        Ok(bytes.len())
     }
 }
 
 impl<S: AsFd> Polled<S> {
-    /// Registers `io` without changing its mode. Operations of a descriptor that is not non-blocking block the
-    /// kernel thread.
-    pub(crate) fn new(io: S) -> io::Result<Self> {
-        let fd = io.as_fd();
-        let (registration, runtime) = ambient::register(fd)?;
-        Ok(Polled {
-            watch: Watch { fd: fd.as_raw_fd(), registration, runtime },
-            io,
-            read_timeout: AtomicU64::new(0),
-            write_timeout: AtomicU64::new(0),
-            nonblocking: AtomicBool::new(false),
-        })
-    }
-
     /// Puts `io` into non-blocking mode and registers it.
     pub(crate) fn adopt(io: S) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&io, true)?;
@@ -63,6 +81,22 @@ impl<S: AsFd> Polled<S> {
         let io = self.into_inner();
         rustix::io::ioctl_fionbio(&io, false)?;
         Ok(io)
+    }
+}
+
+impl<S: Readiness> Polled<S> {
+    /// Registers `io` without changing its mode. Operations of a descriptor that is not non-blocking block the
+    /// kernel thread.
+    pub(crate) fn new(io: S) -> io::Result<Self> {
+        let fd = io.descriptor();
+        let (registration, runtime) = ambient::register(fd)?;
+        Ok(Polled {
+            watch: Watch { fd: fd.map(|fd| fd.as_raw_fd()), registration, runtime },
+            io,
+            read_timeout: AtomicU64::new(0),
+            write_timeout: AtomicU64::new(0),
+            nonblocking: AtomicBool::new(false),
+        })
     }
 
     /// Ends the registration and leaves the mode of the descriptor alone.
@@ -187,7 +221,7 @@ impl<S: AsFd> AsFd for Polled<S> {
 
 impl<S> Polled<S>
 where
-    S: AsFd,
+    S: Readiness,
     for<'a> &'a S: Read,
 {
     pub(crate) fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
@@ -217,7 +251,7 @@ where
 
 impl<S> Polled<S>
 where
-    S: AsFd,
+    S: Readiness,
     for<'a> &'a S: Write,
 {
     pub(crate) fn write(&self, buf: &[u8]) -> io::Result<usize> {

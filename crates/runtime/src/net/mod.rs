@@ -51,10 +51,13 @@
 //! may use it, also of another runtime, for as long as the first exists; after that waits do not end.
 
 mod addr;
+mod connect;
+mod listener_io;
 mod options;
 mod resolve;
 mod retry;
 mod split;
+mod stream_io;
 pub mod tcp;
 mod udp;
 mod udp_io;
@@ -65,5 +68,7 @@ pub use split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError, Split};
 pub use std::net::{
     AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
 };
+#[cfg(feature = "hyper")]
+pub(crate) use stream_io::StreamIo;
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -1,15 +1,15 @@
 //! What all kinds of sockets have in common, written once for each kind of function.
 
-use crate::io::Polled;
+use crate::io::{Polled, Readiness};
 use crate::poller::Interest;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_timeout};
 use std::io;
 use std::os::fd::AsFd;
 
 /// What is under a handle: a socket of the standard library, or one that lanes may serve as well.
-pub(super) trait SocketIo: AsFd + Sized {
+pub(super) trait SocketIo: Readiness + From<Self::Std> {
     /// The standard library's socket.
-    type Std;
+    type Std: AsFd;
 
     /// Returns the standard library's socket.
     ///
@@ -30,20 +30,21 @@ pub(super) trait SocketIo: AsFd + Sized {
 }
 
 /// Takes over a socket with its time limits and makes it non-blocking.
-pub(super) fn adopt<S: AsFd>(socket: S) -> io::Result<Polled<S>> {
+pub(super) fn adopt<S: SocketIo>(socket: S::Std) -> io::Result<Polled<S>> {
     let read = socket_timeout(&socket, Timeout::Recv)?;
     let write = socket_timeout(&socket, Timeout::Send)?;
-    let polled = Polled::adopt(socket)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    let polled = Polled::new(S::from(socket))?;
     polled.set_timeout(Interest::Read, read)?;
     polled.set_timeout(Interest::Write, write)?;
     Ok(polled)
 }
 
 /// Deregisters a socket and gives it the mode and the time limits of its handle.
-pub(super) fn release<S: AsFd>(socket: Polled<S>) -> io::Result<S> {
+pub(super) fn release<S: SocketIo>(socket: Polled<S>) -> io::Result<S::Std> {
     let (read, write) = (socket.timeout(Interest::Read), socket.timeout(Interest::Write));
     let nonblocking = socket.is_nonblocking();
-    let io = socket.into_inner();
+    let io = socket.into_inner().try_into_std()?;
     set_socket_timeout(&io, Timeout::Recv, read)?;
     set_socket_timeout(&io, Timeout::Send, write)?;
     rustix::io::ioctl_fionbio(&io, nonblocking)?;
@@ -60,7 +61,7 @@ macro_rules! impl_socket {
             /// # Errors
             /// Fails if the descriptor cannot be registered.
             pub fn from_std(socket: $std) -> std::io::Result<$socket> {
-                $crate::net::options::adopt(socket.into()).map($socket)
+                $crate::net::options::adopt(socket).map($socket)
             }
 
             /// Returns the standard library's socket, with the time limits of this handle. It is in blocking mode,
@@ -70,8 +71,7 @@ macro_rules! impl_socket {
             /// # Errors
             /// Returns the system's error.
             pub fn into_std(self) -> std::io::Result<$std> {
-                use $crate::net::options::SocketIo as _;
-                $crate::net::options::release(self.0)?.try_into_std()
+                $crate::net::options::release(self.0)
             }
 
             /// Creates a second handle to the same socket. It starts with the time limits and mode of this one, and
@@ -188,8 +188,6 @@ macro_rules! impl_socket_io {
 }
 
 impl_socket_io!(
-    std::net::TcpListener,
-    std::net::TcpStream,
     std::os::unix::net::UnixDatagram,
     std::os::unix::net::UnixListener,
     std::os::unix::net::UnixStream

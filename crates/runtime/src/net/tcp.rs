@@ -1,16 +1,19 @@
 //! TCP; the types are re-exported by [`crate::net`].
 
 use super::addr::{ToSocketAddrs, first_that, first_that_async};
+use super::connect;
+use super::listener_io::{ListenerIo, listen};
 use super::options::{forward, impl_socket, impl_timeouts};
+use super::stream_io::StreamIo;
 use crate::io::{
     Polled, impl_async_read, impl_async_write, impl_descriptor, impl_read, impl_write, nonzero,
 };
 use crate::poller::Interest;
 use crate::time::now;
 use heddle_core::Ns;
-use heddle_sys::socket;
 use std::io;
 use std::net::{self, Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -31,7 +34,7 @@ pub type OwnedWriteHalf = super::OwnedWriteHalf<TcpStream>;
 /// assert_eq!(peer, client.local_addr()?);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct TcpListener(pub(super) Polled<net::TcpListener>);
+pub struct TcpListener(pub(super) Polled<ListenerIo>);
 
 /// A TCP connection.
 ///
@@ -52,7 +55,7 @@ pub struct TcpListener(pub(super) Polled<net::TcpListener>);
 /// assert!(b"headbody".starts_with(&buf[..sent]));
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct TcpStream(pub(crate) Polled<net::TcpStream>);
+pub struct TcpStream(pub(crate) Polled<StreamIo>);
 
 impl TcpListener {
     /// Listens on `addr`. As many connections may wait to be accepted as the system allows (`net.core.somaxconn`,
@@ -61,9 +64,7 @@ impl TcpListener {
     /// # Errors
     /// Returns the system's error, such as that the port is in use or that the address is not local.
     pub fn bind(addr: impl ToSocketAddrs) -> io::Result<TcpListener> {
-        let listener = first_that(addr, net::TcpListener::bind)?;
-        socket::raise_backlog(&listener)?;
-        Polled::adopt(listener).map(TcpListener)
+        first_that(addr, listen).map(TcpListener)
     }
 
     /// Waits for a connection.
@@ -71,8 +72,7 @@ impl TcpListener {
     /// # Errors
     /// Returns the system's error. Running out of descriptors is one that passes.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, peer) = self.0.run(Interest::Read, net::TcpListener::accept)?;
-        Ok((TcpStream(Polled::adopt(stream)?), peer))
+        self.0.run(Interest::Read, ListenerIo::accept).and_then(TcpStream::accepted)
     }
 
     /// Waits for a connection: [`TcpListener::accept`] as a future. It is cancel-safe: a connection is accepted in the
@@ -81,8 +81,7 @@ impl TcpListener {
     /// # Errors
     /// Returns the system's error. Running out of descriptors is one that passes.
     pub async fn accept_async(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, peer) = self.0.run_async(Interest::Read, net::TcpListener::accept).await?;
-        Ok((TcpStream(Polled::adopt(stream)?), peer))
+        self.0.run_async(Interest::Read, ListenerIo::accept).await.and_then(TcpStream::accepted)
     }
 
     /// Accepts a connection; if there is none, the waker of `cx` is called once there may be. The waker of the latest
@@ -91,8 +90,8 @@ impl TcpListener {
     /// # Errors
     /// Returns the system's error. Running out of descriptors is one that passes.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        let (stream, peer) = ready!(self.0.poll_io(Interest::Read, cx, net::TcpListener::accept))?;
-        Poll::Ready(Polled::adopt(stream).map(|stream| (TcpStream(stream), peer)))
+        let accepted = ready!(self.0.poll_io(Interest::Read, cx, ListenerIo::accept));
+        Poll::Ready(accepted.and_then(TcpStream::accepted))
     }
 
     /// Returns an endless iterator over the connections that come, like a loop that calls [`TcpListener::accept`].
@@ -124,6 +123,22 @@ impl Iterator for Incoming<'_> {
 }
 
 impl TcpStream {
+    fn accepted((io, peer): (StreamIo, SocketAddr)) -> io::Result<(TcpStream, SocketAddr)> {
+        Ok((TcpStream::new(io)?, peer))
+    }
+
+    fn new(io: StreamIo) -> io::Result<TcpStream> {
+        let stream = Polled::new(io)?;
+        stream.io().set_token(stream.token());
+        Ok(TcpStream(stream))
+    }
+
+    /// Returns the socket that the kernel has of it: `None` if a lane of the runtime's own network serves the
+    /// connection ([`crate::RuntimeBuilder::net`]).
+    pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.io().kernel().map(AsFd::as_fd)
+    }
+
     /// Connects to the first of `addr` that answers. A [`crate::timeout`] around it limits both the name lookup and
     /// the connection.
     ///
@@ -188,6 +203,14 @@ impl TcpStream {
         self.0.run_async(Interest::Read, |io| io.peek(buf)).await
     }
 
+    /// Makes closing the stream reset the connection (`SO_LINGER` of zero): what the other end has not read is dropped.
+    ///
+    /// # Errors
+    /// Returns the system's error.
+    pub fn set_zero_linger(&self) -> io::Result<()> {
+        self.0.io().set_zero_linger()
+    }
+
     /// Ends the direction of writing, unless the connection is gone already.
     pub(super) fn close_write(&self) -> io::Result<()> {
         unless_gone(self.shutdown(Shutdown::Write))
@@ -200,7 +223,42 @@ impl_read!(TcpStream);
 impl_write!(TcpStream);
 impl_async_read!(TcpStream);
 impl_async_write!(TcpStream: TcpStream::close_write);
-impl_descriptor!(TcpListener: net::TcpListener, TcpStream: net::TcpStream);
+impl_descriptor!(TcpListener: net::TcpListener);
+
+impl std::fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.io().fmt(f)
+    }
+}
+
+impl TryFrom<net::TcpStream> for TcpStream {
+    type Error = io::Error;
+
+    fn try_from(stream: net::TcpStream) -> io::Result<TcpStream> {
+        TcpStream::from_std(stream)
+    }
+}
+
+/// The descriptor must be that of a TCP connection, which is not checked.
+impl TryFrom<OwnedFd> for TcpStream {
+    type Error = io::Error;
+
+    fn try_from(fd: OwnedFd) -> io::Result<TcpStream> {
+        TcpStream::from_std(fd.into())
+    }
+}
+
+/// Deregisters it and puts the descriptor back into blocking mode. Fails if a lane serves the connection: the kernel has
+/// no socket of it.
+impl TryFrom<TcpStream> for OwnedFd {
+    type Error = io::Error;
+
+    fn try_from(stream: TcpStream) -> io::Result<OwnedFd> {
+        stream.set_nonblocking(false)?;
+        stream.into_std().map(OwnedFd::from)
+    }
+}
+
 forward! { TcpStream:
     /// Returns the address of the other end.
     peer_addr() -> SocketAddr;
@@ -220,30 +278,17 @@ forward! { TcpStream:
 
 /// Connects to `addr` without blocking the kernel thread, until `deadline` at the latest.
 fn connect_until(addr: SocketAddr, deadline: Option<Ns>) -> io::Result<TcpStream> {
-    let socket = Polled::new(socket::connect(&addr)?)?;
-    socket.run_until(Interest::Write, deadline, io::ErrorKind::TimedOut, is_connected)?;
-    Ok(TcpStream(socket))
+    let stream = TcpStream::new(connect::begin(addr, deadline)?)?;
+    let late = io::ErrorKind::TimedOut;
+    stream.0.run_until(Interest::Write, deadline, late, StreamIo::is_connected)?;
+    Ok(stream)
 }
 
 /// Like [`connect_until`], as a future.
 async fn connect_async(addr: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Polled::new(socket::connect(&addr)?)?;
-    socket.run_async(Interest::Write, is_connected).await?;
-    Ok(TcpStream(socket))
-}
-
-/// Returns the outcome of a connection attempt, `WouldBlock` while there is none. A report of readiness alone does
-/// not mean that there is: it may have been meant for another socket (see `poller::source`).
-fn is_connected(stream: &net::TcpStream) -> io::Result<()> {
-    if let Some(error) = stream.take_error()? {
-        return Err(error);
-    }
-    match stream.peer_addr() {
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => {
-            Err(io::ErrorKind::WouldBlock.into())
-        }
-        peer => peer.map(drop),
-    }
+    let stream = TcpStream::new(connect::begin_async(addr).await?)?;
+    stream.0.run_async(Interest::Write, StreamIo::is_connected).await?;
+    Ok(stream)
 }
 
 /// The result of shutting a connection down, which succeeds if there is none any more.

@@ -60,6 +60,17 @@ pub(crate) fn report(token: Token, ready: Ready) {
 }
 
 impl Registration {
+    /// Takes a slot for what no epoll instance reports.
+    ///
+    /// # Errors
+    /// Fails if the table is full.
+    pub(crate) fn unpolled() -> io::Result<Registration> {
+        let _guard = NoPreempt::new();
+        let key = SOURCES.allocate()?;
+        let source = SOURCES.get(key).expect("just allocated");
+        Ok(Registration { key, source })
+    }
+
     /// Returns the slot itself, which is never unmapped.
     pub(crate) fn source(&self) -> &'static Source {
         self.source
@@ -127,11 +138,9 @@ impl Poller {
     /// reached, or if the table is full.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<Registration> {
         let _guard = NoPreempt::new();
-        let key = SOURCES.allocate()?;
-        let source = SOURCES.get(key).expect("just allocated");
         // Frees the slot on failure.
-        let registration = Registration { key, source };
-        self.epoll.add(fd, key.0).map_err(|error| explain(error, fd))?;
+        let registration = Registration::unpolled()?;
+        self.epoll.add(fd, registration.key.0).map_err(|error| explain(error, fd))?;
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(registration)
     }

@@ -4,8 +4,10 @@
 //! is read or performed. So a client that does not read delays only itself, and what the server keeps for it
 //! is bounded by one request and the replies to one read.
 
+use rustix::net::sockopt::set_socket_linger;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 use std::time::Instant;
 
 use heddle::events::Interest;
@@ -95,7 +97,7 @@ impl<C: Conversation> Connection<C> {
                 }
             }
             Some(_) => {
-                self.watch.give_up(&self.stream);
+                self.watch.give_up(|| Ok(set_socket_linger(&self.stream, Some(Duration::ZERO))?));
                 let _ = self.stream.shutdown(Shutdown::Both);
             }
         }

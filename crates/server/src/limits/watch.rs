@@ -1,10 +1,8 @@
 //! What a connection waits for, and since when.
 
-use std::os::fd::AsFd;
+use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use rustix::net::sockopt::set_socket_linger;
+use std::time::Instant;
 
 use super::{Bounds, Limit};
 
@@ -82,11 +80,11 @@ impl Watch {
     }
 
     /// Called before the socket is closed. Replies that the client did not read in time are dropped from the
-    /// kernel's buffer too, which would otherwise offer them for minutes.
-    pub(crate) fn give_up(&self, socket: impl AsFd) {
+    /// socket's buffer too, which would otherwise offer them for minutes: `reset_on_close` sees to it.
+    pub(crate) fn give_up(&self, reset_on_close: impl FnOnce() -> io::Result<()>) {
         if matches!(self.hit(), Some(Limit::Reply | Limit::ReplyRate)) {
             // If that fails, the kernel gives up by itself, later.
-            let _ = set_socket_linger(socket, Some(Duration::ZERO));
+            let _ = reset_on_close();
         }
     }
 }
