@@ -21,6 +21,8 @@ use heddle_steer::lane::{Cidr, DeployError, Deployment, Options};
 use heddle_steer::policy::{LinkError, LoadError, shipped_names, shipped_source};
 use lanes::{Lanes, PORT};
 
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
 const QUEUES: u32 = 2;
 
 fn is_bare(net: &Pair) -> bool {
@@ -220,4 +222,43 @@ fn a_killed_process_leaves_its_packets_to_the_kernel() {
     server.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     hello();
     assert_eq!(server.recv(&mut [0; 16]).unwrap(), 5);
+}
+
+/// Has a thread of the near end attach with these capabilities alone.
+fn attach_with(net: &Pair, held: CapabilitySet, policy: &str) -> Result<(), DeployError> {
+    net.near.run(|| {
+        let before = capabilities(None).unwrap();
+        set_capabilities(None, CapabilitySets { effective: held, ..before }).unwrap();
+        let interface = Interface::by_name(NEAR, None).unwrap();
+        let options = Options { policy: policy.into(), ..Options::new(2) };
+        Deployment::attach(interface, &options).map(drop)
+    })
+}
+
+#[test]
+fn a_lack_of_privilege_is_named() {
+    let Some(net) = network(1) else { return };
+    let needed = [CapabilitySet::BPF, CapabilitySet::NET_ADMIN, CapabilitySet::PERFMON];
+    let all = needed.into_iter().collect::<CapabilitySet>();
+    attach_with(&net, all, "round-robin").unwrap();
+    until("an interface without a program", || is_bare(&net));
+    for missing in needed {
+        let error = attach_with(&net, all - missing, "round-robin").unwrap_err();
+        assert!(matches!(error, DeployError::Denied { .. }), "{missing:?}: {error}");
+        assert!(error.to_string().contains("CAP_PERFMON"), "{error}");
+    }
+}
+
+#[test]
+fn interfaces_made_of_others_are_refused() {
+    let Some(net) = network(1) else { return };
+    net.near.ip(&format!("link add link {NEAR} name upper type macvlan")).unwrap();
+    net.near.ip("link add bridge0 type bridge").unwrap();
+    for (name, what) in
+        [("upper", "a macvlan"), ("bridge0", "a bridge"), ("lo", "no Ethernet frames")]
+    {
+        let interface = Interface::by_name(name, Some(net.near.file().unwrap())).unwrap();
+        let refused = Deployment::attach(interface, &Options::new(1)).map(drop).unwrap_err();
+        assert!(refused.to_string().contains(what), "{refused}");
+    }
 }

@@ -48,30 +48,44 @@ pub fn merges(name: &str) -> io::Result<(bool, bool)> {
     Ok((value(GRO)? != 0, value(FLAGS)? & LRO != 0))
 }
 
+/// Returns whether the interface carries Ethernet frames; those of tunnels and the loopback's do not.
+///
+/// # Errors
+/// `ENODEV` if there is no such interface.
+pub fn is_ethernet(name: &str) -> io::Result<bool> {
+    let mut request = named(name)?;
+    call(libc::SIOCGIFHWADDR as _, &mut request)?;
+    // SAFETY: the kernel has filled in this member.
+    Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family == libc::ARPHRD_ETHER)
+}
+
 /// Puts `command` into the first of `words`, and has the driver fill in the others. They must be as many as the
 /// command's structure has.
 fn ask(name: &str, command: u32, words: &mut [u32]) -> io::Result<()> {
-    const SIZE: usize = libc::IFNAMSIZ;
-    let mut request: libc::ifreq = blank();
-    if name.len() >= SIZE || name.contains('\0') {
+    let mut request = named(name)?;
+    words[0] = command;
+    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    call(libc::SIOCETHTOOL as _, &mut request)
+}
+
+fn named(name: &str) -> io::Result<libc::ifreq> {
+    if name.len() >= libc::IFNAMSIZ || name.contains('\0') {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
+    // SAFETY: all-zero is a valid request: a name and a union of numbers and pointers.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    words[0] = command;
-    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-    let socket = any_socket()?;
-    // SAFETY: the request names an interface and memory of the size that the command's structure has, which the
-    // kernel fills in.
-    let result =
-        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(request)
 }
 
-fn blank() -> libc::ifreq {
-    // SAFETY: all-zero is a valid request: a name and a union of numbers and pointers.
-    unsafe { core::mem::zeroed() }
+/// What the request points to, if anything, must be valid memory of the size that the call takes.
+fn call(number: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    let socket = any_socket()?;
+    // SAFETY: the request names an interface, and the caller vouches for the memory that it points to.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), number as _, &raw mut *request) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn any_socket() -> io::Result<OwnedFd> {
@@ -95,6 +109,6 @@ mod tests {
         }
         // The loopback merges nothing that it has split, and has no channels.
         assert!(receive_queues("lo").is_err());
-        assert!(!merges("lo").unwrap().1);
+        assert!(!merges("lo").unwrap().1 && !is_ethernet("lo").unwrap());
     }
 }

@@ -12,6 +12,7 @@
 
 mod claims;
 mod counts;
+pub(crate) mod kind;
 mod local;
 mod options;
 mod outgoing;
@@ -55,17 +56,21 @@ impl Deployment {
     /// # Errors
     /// See [`DeployError`]; nothing is left behind.
     pub fn attach(interface: Interface, options: &Options) -> Result<Self, DeployError> {
-        let (program, maps) = program::load(options)?;
+        let system = |error| {
+            let interface = interface.name().to_owned();
+            DeployError::System { interface, error }
+        };
+        let refusal = interface.run(|| Ok(kind::refusal(interface.name()))).map_err(system)?;
+        refusal.map_or(Ok(()), |why| Err(DeployError::Kind(why)))?;
+        let loaded = program::load(options);
+        let (program, maps) = loaded.map_err(|error| error.on(interface.name()))?;
         let prepare = || {
             let ports = Ports::new(map(&maps, "hd_ports")?)?;
             local::set(&maps, &interface.run(heddle_sys::socket::local_addresses)?)?;
             let queues = interface.run(|| Ok(receive_queues(interface.name())))?;
             Ok((Mutex::new(ports), queues))
         };
-        let (ports, queues) = prepare().map_err(|error| {
-            let interface = interface.name().to_owned();
-            DeployError::System { interface, error }
-        })?;
+        let (ports, queues) = prepare().map_err(system)?;
         let (link, mode) = xdp::attach(&interface, &program, options.mode)?;
         let lanes = options.lanes;
         Ok(Self { _link: link, program, maps, interface, mode, queues, lanes, ports })
@@ -138,12 +143,11 @@ impl Deployment {
 }
 
 /// As the driver says, or else the kernel's list, which is that of the namespace that mounted /sys.
-fn receive_queues(name: &str) -> u32 {
+pub(crate) fn receive_queues(name: &str) -> u32 {
     heddle_sys::interface::receive_queues(name).unwrap_or_else(|_| {
-        let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
-        let receive = queues.into_iter().flatten().flatten();
-        let is_receive =
-            |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("rx-");
-        u32::try_from(receive.filter(is_receive).count()).map_or(1, |count| count.max(1))
+        let entries = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
+        let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let receive = names.filter(|name| name.to_string_lossy().starts_with("rx-")).count();
+        u32::try_from(receive).map_or(1, |count| count.max(1))
     })
 }

@@ -97,6 +97,20 @@ pub enum DeployError {
     /// The kernel refuses the program.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The interface is of a kind that cannot have lanes.
+    #[error("{0}")]
+    Kind(String),
+    /// The caller lacks a privilege.
+    #[error(
+        "lanes on {interface} take CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and, for their sockets, CAP_NET_RAW (or root): \
+         {error}"
+    )]
+    Denied {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        error: LoadError,
+    },
     /// The interface does not take it.
     #[error(transparent)]
     Attach(#[from] AttachError),
@@ -108,6 +122,30 @@ pub enum DeployError {
         /// What the system said.
         error: io::Error,
     },
+}
+
+impl DeployError {
+    /// Makes a refusal of the program on `interface` one of the caller, if it is for a lack of privilege.
+    pub(super) fn on(self, interface: &str) -> Self {
+        match self {
+            Self::Load(error) if is_denied(&error) => {
+                Self::Denied { interface: interface.into(), error }
+            }
+            other => other,
+        }
+    }
+}
+
+/// To a process without CAP_PERFMON, the verifier says that pointers may not be computed with.
+fn is_denied(error: &LoadError) -> bool {
+    match error {
+        LoadError::Map { error, .. } => error.kind() == io::ErrorKind::PermissionDenied,
+        LoadError::Refused(refused) => {
+            refused.error.kind() == io::ErrorKind::PermissionDenied
+                && (refused.log.is_empty() || refused.to_string().contains("prohibited for !root"))
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]

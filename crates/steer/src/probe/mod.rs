@@ -5,10 +5,12 @@
 //! XDP is tried on a veth pair in the probe's own namespaces. Real interfaces are only queried: attaching in
 //! the driver may interrupt a NIC's traffic for a moment.
 
+mod lanes;
 mod packets;
 mod sockets;
 mod system;
 
+pub use lanes::{Lanes, lanes};
 use serde::Serialize;
 
 /// Whether something works.
@@ -79,6 +81,9 @@ pub fn probe() -> Vec<Probe> {
         );
     }
     probes.extend(packets::interfaces());
+    probes.extend(lanes::common());
+    let workers = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    probes.extend(packets::names().iter().map(|name| lanes(name, workers).line()));
     probes.extend(system::tools());
     probes
 }

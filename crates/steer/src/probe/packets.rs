@@ -103,6 +103,11 @@ fn cpu(net: &Pair) -> Trial {
 
 /// Returns the abilities of each interface of this machine.
 pub fn interfaces() -> Vec<Probe> {
+    names().iter().map(|name| interface(name)).collect()
+}
+
+/// Returns the names of the interfaces that are asked about.
+pub fn names() -> Vec<String> {
     let entries = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut names: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -111,7 +116,7 @@ pub fn interfaces() -> Vec<Probe> {
         name != "lo" && read_up(name)
     });
     names.sort();
-    names.iter().map(|name| interface(name)).collect()
+    names
 }
 
 fn read_up(name: &str) -> bool {
