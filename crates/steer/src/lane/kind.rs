@@ -15,23 +15,31 @@ const STACKED: [(&str, &str); 6] = [
     ("team", "a team"),
 ];
 
+/// Why an interface cannot have lanes.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// What it is.
+    pub found: String,
+    /// What to do instead.
+    pub advice: String,
+}
+
 /// Returns why the interface `name` of this thread's network namespace is of a kind that cannot have lanes; `None` if
 /// it can.
-pub(crate) fn refusal(name: &str) -> Option<String> {
+pub(crate) fn refusal(name: &str) -> Option<Refusal> {
     if !is_ethernet(name).unwrap_or(true) {
-        return Some(format!("{name} carries no Ethernet frames: the kernel's network serves it"));
+        let found = format!("{name} carries no Ethernet frames");
+        return Some(Refusal { found, advice: "HEDDLE_NET=kernel serves it".into() });
     }
     let driver = driver(name).ok()?;
     let (_, what) = STACKED.iter().find(|(of, _)| *of == driver)?;
+    let found = format!("{name} is {what}, over which packets of others go, too");
     let lower = lower(name);
     let below = match lower.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", lower.join(", ")),
+        true => "the interface below it".into(),
+        false => lower.join(" or "),
     };
-    Some(format!(
-        "{name} is {what}, over which others' packets go, too: name the interface below it{below}, or \
-         use the kernel's network"
-    ))
+    Some(Refusal { found, advice: format!("name {below}, or use HEDDLE_NET=kernel") })
 }
 
 /// Returns the interfaces that `name` is made of, in the namespace that mounted /sys.

@@ -39,7 +39,7 @@ use ports::Ports;
 #[derive(Debug)]
 pub struct Deployment {
     // First, so that it is dropped first: a program without claims is no use.
-    _link: Link,
+    link: Link,
     program: Program,
     maps: Maps,
     interface: Interface,
@@ -61,7 +61,9 @@ impl Deployment {
             DeployError::System { interface, error }
         };
         let refusal = interface.run(|| Ok(kind::refusal(interface.name()))).map_err(system)?;
-        refusal.map_or(Ok(()), |why| Err(DeployError::Kind(why)))?;
+        if let Some(kind::Refusal { found, advice }) = refusal {
+            return Err(DeployError::Kind(format!("{found}: {advice}")));
+        }
         let loaded = program::load(options);
         let (program, maps) = loaded.map_err(|error| error.on(interface.name()))?;
         let prepare = || {
@@ -73,13 +75,21 @@ impl Deployment {
         let (ports, queues) = prepare().map_err(system)?;
         let (link, mode) = xdp::attach(&interface, &program, options.mode)?;
         let lanes = options.lanes;
-        Ok(Self { _link: link, program, maps, interface, mode, queues, lanes, ports })
+        Ok(Self { link, program, maps, interface, mode, queues, lanes, ports })
     }
 
     /// Returns the interface.
     #[must_use]
     pub fn interface(&self) -> &Interface {
         &self.interface
+    }
+
+    /// Returns whether the program is still on the interface: the interface may be gone.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn is_attached(&self) -> io::Result<bool> {
+        Ok(self.link.interface()? != 0)
     }
 
     /// Returns where the program runs.

@@ -83,7 +83,7 @@ pub fn probe() -> Vec<Probe> {
     probes.extend(packets::interfaces());
     probes.extend(lanes::common());
     let workers = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-    probes.extend(packets::names().iter().map(|name| lanes(name, workers).line()));
+    probes.extend(packets::names().iter().map(|name| lanes::at(name, workers).line()));
     probes.extend(system::tools());
     probes
 }

@@ -25,7 +25,9 @@ mod tests {
     #[test]
     fn every_hook_has_a_check() {
         let checks = checks();
-        for id in ["socket-select", "xdp-drv", "xdp-skb", "cpu-redirect", "stream", "heddled"] {
+        let lanes = ["lanes-privileges", "lanes-firewall"];
+        let hooks = ["socket-select", "xdp-drv", "xdp-skb", "cpu-redirect", "stream", "heddled"];
+        for id in hooks.into_iter().chain(lanes) {
             assert!(checks.iter().any(|check| check.id == id), "{id}");
         }
     }

@@ -19,7 +19,7 @@ pub struct Lanes {
     /// Its name.
     pub interface: String,
     /// Its abilities, in the order in which they matter: `kind`, `program`, `mode`, `queues`, `memory`, `interrupts`,
-    /// `merging`. What this machine does not say has no row.
+    /// `merging`, `lanes-privileges`. What this machine does not say has no row.
     pub rows: Vec<Probe>,
 }
 
@@ -57,9 +57,16 @@ impl Lanes {
     }
 }
 
-/// Asks about `interface`, for `lanes` lanes.
+/// Asks what this process can have on `interface`, for `lanes` lanes.
 #[must_use]
 pub fn lanes(interface: &str, lanes: u32) -> Lanes {
+    let mut there = at(interface, lanes);
+    there.rows.push(process::privileges());
+    there
+}
+
+/// Asks about `interface` alone.
+pub(super) fn at(interface: &str, lanes: u32) -> Lanes {
     let rows = rows(interface, lanes).unwrap_or_else(|error| {
         let follows = "`ip link` lists the interfaces of this network namespace";
         vec![Probe::new("kind", State::No, format!("no interface `{interface}`: {error}"), follows)]
@@ -69,8 +76,8 @@ pub fn lanes(interface: &str, lanes: u32) -> Lanes {
 
 fn rows(name: &str, lanes: u32) -> io::Result<Vec<Probe>> {
     let there = xdp_programs(Interface::by_name(name, None)?.index())?;
-    if let Some(why) = kind::refusal(name) {
-        return Ok(vec![Probe::new("kind", State::No, why, "HEDDLE_NET=kernel works")]);
+    if let Some(kind::Refusal { found, advice }) = kind::refusal(name) {
+        return Ok(vec![Probe::new("kind", State::No, found, advice)]);
     }
     let queues = receive_queues(name);
     let mut rows = vec![driver::kind(name)];
