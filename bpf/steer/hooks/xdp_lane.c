@@ -1,8 +1,6 @@
 /* Lanes: a program's own network, past the kernel's. An executor is a lane, which has an AF_XDP socket on each receive
  * queue. This is the whole program of an interface and not a policy in a root's slot: a deployment of lanes has the
- * interface to itself.
- *
- * Of UDP, the policy places each datagram. Of TCP, it places the SYN, and the connection stays there; see choose_tcp. */
+ * interface to itself. Of UDP, the policy places each datagram; of TCP, the SYN, and the connection stays there. */
 #include "lane/maps.h"
 #include "lane/owner.h"
 #include "lane/parse.h"

@@ -88,6 +88,27 @@ fn what_the_policy_says_about_a_syn_holds_for_the_connection() {
 }
 
 #[test]
+fn a_connection_can_outlive_its_listener() {
+    let Some(lanes) = Lanes::with_policy(4, "round-robin") else { return };
+    let _socket = lanes.claim(Tcp, NEAR4);
+    let to = |flags| lanes.to(&Packet::tcp(false, PORT, 4000, flags));
+    let To::Lane(lane) = to(SYN) else { panic!("not to a lane") };
+    let (local, remote) = ((NEAR4, PORT).into(), (FAR4, 4000).into());
+    lanes.deployment.add_outgoing(local, remote, lane as u32).unwrap();
+    lanes.deployment.release(Tcp, local).unwrap();
+    assert_eq!(to(ACK), To::Lane(lane));
+    assert_eq!(lanes.to(&Packet::tcp(false, PORT, 4001, SYN)), To::Kernel);
+}
+
+#[test]
+fn a_single_lane_has_a_policy_too() {
+    let Some(lanes) = Lanes::with_policy(1, "key-hash") else { return };
+    let _socket = lanes.claim(Tcp, NEAR4);
+    let syn = Packet::tcp(false, PORT, 4000, SYN);
+    assert_eq!(lanes.to(&syn), To::Kernel, "without a payload it leaves the choice to the kernel");
+}
+
+#[test]
 fn connections_of_the_process_go_to_their_lanes() {
     let Some(lanes) = Lanes::with_policy(4, "hash") else { return };
     for (six, near, far) in [(false, NEAR4.into(), FAR4.into()), (true, NEAR6.into(), FAR6.into())]

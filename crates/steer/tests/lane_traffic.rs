@@ -136,6 +136,15 @@ fn an_interface_takes_one_program() {
 }
 
 #[test]
+fn lanes_end_with_their_interface() {
+    let Some(net) = network(1) else { return };
+    let deployment = Deployment::attach(near(&net), &Options::new(2)).unwrap();
+    assert!(deployment.is_attached().unwrap());
+    net.near.ip(&format!("link del {NEAR}")).unwrap();
+    assert!(!deployment.is_attached().unwrap());
+}
+
+#[test]
 fn options_that_make_no_sense_are_refused() {
     let Some(net) = network(1) else { return };
     let refused = |options: &Options| {

@@ -96,7 +96,9 @@ impl Deployment {
         Ok(())
     }
 
-    /// Ends a claim: its packets pass to the kernel from now on. Returns whether there was one.
+    /// Ends a claim: its packets pass to the kernel from now on, which would reset connections that lanes accepted
+    /// there. Those that shall go on are made the process's own before ([`Self::add_outgoing`]). Returns whether
+    /// there was a claim.
     ///
     /// # Errors
     /// The kernel's.

@@ -12,8 +12,9 @@ const OUTGOING: &str = "hd_outgoing";
 const TUPLE: usize = 40;
 
 impl Deployment {
-    /// Gives the segments that come from `remote` to `local` to `lane`. To be called before the SYN is sent; a claim
-    /// of the port is not needed.
+    /// Gives the segments that come from `remote` to `local` to `lane`, whether or not the port is claimed, and without
+    /// asking the policy. For a connection that the process opens, before its SYN is sent; or one that it accepted and
+    /// that is to outlive its listener's claim.
     ///
     /// # Errors
     /// `AlreadyExists` if there is such a connection; `InvalidInput` if the addresses are of two families or

@@ -24,7 +24,7 @@ pub(super) fn load(options: &Options) -> Result<(Program, Maps), DeployError> {
     }
     let policy = policy_of(&options.policy)?;
     let (object, _) = object_of(&policy, read_here)?;
-    let by_hash = lanes == 1 || (policy.object.is_none() && policy.name == BY_HASH);
+    let by_hash = policy.object.is_none() && policy.name == BY_HASH;
     let mut image = framed("xdp_lane", &object).map_err(LoadError::from)?;
     if by_hash {
         shrink_flows(&mut image);
