@@ -262,3 +262,36 @@ fn a_lane_without_a_socket_leaves_its_packets_to_the_kernel() {
     };
     assert!(put(2, 0).is_err() && put(0, 128).is_err());
 }
+
+#[test]
+fn a_flood_of_syns_evicts_no_connection_that_has_traffic() {
+    const SYNS: u32 = 300_000;
+    let Some(lanes) = Lanes::with_policy(4, "round-robin") else { return };
+    let _socket = lanes.claim(Tcp, NEAR4);
+    let ports = 1000..1100;
+    let segments = |flags| -> Vec<To> {
+        ports.clone().map(|from| lanes.to(&Packet::tcp(false, PORT, from, flags))).collect()
+    };
+    let before = segments(SYN);
+    for number in 0..SYNS {
+        if number % 10_000 == 0 {
+            assert_eq!(segments(ACK), before, "after {number}");
+        }
+        let source = Ipv4Addr::from(0x0b00_0000 + number).into();
+        let syn = Packet { source, ..Packet::tcp(false, PORT, 4000, SYN) };
+        lanes.deployment.program().test_run(&syn.frame(), 1).unwrap();
+    }
+    assert_eq!(lanes.counts().flows, u64::from(SYNS) + 100);
+}
+
+#[test]
+fn a_connection_can_be_recorded_again_or_in_another_lane() {
+    let Some(lanes) = Lanes::with_policy(4, "round-robin") else { return };
+    let _socket = lanes.claim(Tcp, NEAR4);
+    let (local, remote) = ((NEAR4, PORT).into(), (FAR4, 4000).into());
+    for lane in [3, 1] {
+        lanes.deployment.record_flow(local, remote, lane).unwrap();
+        assert_eq!(lanes.to(&Packet::tcp(false, PORT, 4000, ACK)), To::Lane(lane as usize));
+    }
+    assert!(lanes.deployment.record_flow(local, remote, 4).is_err(), "no such lane");
+}

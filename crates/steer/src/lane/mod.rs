@@ -116,10 +116,7 @@ impl Deployment {
     /// # Errors
     /// `InvalidInput` if there is no such lane or queue; the kernel's, if it is not an AF_XDP socket.
     pub fn put_socket(&self, lane: u32, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        if lane >= self.lanes {
-            let text = format!("lane {lane} of {}", self.lanes);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
+        self.check_lane(lane)?;
         xdp::put_socket(&self.maps, lane, queue, socket)
     }
 
@@ -145,6 +142,14 @@ impl Deployment {
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    fn check_lane(&self, lane: u32) -> io::Result<()> {
+        if lane < self.lanes {
+            return Ok(());
+        }
+        let text = format!("there is no lane {lane}: there are {}", self.lanes);
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     }
 
     fn ports(&self) -> MutexGuard<'_, Ports> {

@@ -1,4 +1,4 @@
-//! Connections that the process opened: the lane of each, by the addresses and ports of both ends.
+//! Connections: the lane of each, by the addresses and ports of both ends.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,6 +8,7 @@ use super::claims::canonical;
 use crate::hook::xdp::map;
 
 const OUTGOING: &str = "hd_outgoing";
+const FLOWS: &str = "hd_flows";
 /// Bytes of `struct hd_tuple`.
 const TUPLE: usize = 40;
 
@@ -22,9 +23,7 @@ impl Deployment {
     pub fn add_outgoing(&self, local: SocketAddr, remote: SocketAddr, lane: u32) -> io::Result<()> {
         let (local, remote) = (canonical(local), canonical(remote));
         let key = tuple(local, remote)?;
-        if lane >= self.lanes {
-            return Err(invalid(format!("lane {lane} of {}", self.lanes)));
-        }
+        self.check_lane(lane)?;
         let mut ports = self.ports();
         if !map(&self.maps, OUTGOING)?.insert(&key, &lane.to_ne_bytes())? {
             let text = format!("there is a connection from {local} to {remote}");
@@ -47,6 +46,17 @@ impl Deployment {
             ports.remove_outgoing(local.port());
         }
         Ok(was_there)
+    }
+
+    /// Gives the segments of an accepted connection to `lane`: if its record was evicted, or to move it. It lasts as
+    /// long as the claim, and may be evicted again. Without effect under the policy `hash`, which needs no records.
+    ///
+    /// # Errors
+    /// `InvalidInput` as for [`Self::add_outgoing`]; the kernel's.
+    pub fn record_flow(&self, local: SocketAddr, remote: SocketAddr, lane: u32) -> io::Result<()> {
+        let key = tuple(canonical(local), canonical(remote))?;
+        self.check_lane(lane)?;
+        map(&self.maps, FLOWS)?.update(&key, &lane.to_ne_bytes())
     }
 }
 
