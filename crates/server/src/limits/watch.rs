@@ -139,6 +139,7 @@ impl LastSweep {
 #[cfg(test)]
 mod tests {
     use super::super::ClientLimits;
+    use std::time::Duration;
     use super::*;
 
     /// A second, and what happens just before it.
