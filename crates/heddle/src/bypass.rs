@@ -69,6 +69,10 @@ impl Steering for Program {
         self.0.remove_outgoing(local, remote).map(drop)
     }
 
+    fn record_flow(&self, local: SocketAddr, remote: SocketAddr, lane: u32) -> io::Result<()> {
+        self.0.record_flow(local, remote, lane)
+    }
+
     fn set_local(&self, addresses: &[IpAddr]) -> io::Result<()> {
         self.0.set_local(addresses)
     }

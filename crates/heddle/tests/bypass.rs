@@ -310,3 +310,107 @@ fn a_listener_accepts_from_loopback_too() {
         assert_eq!(tcp(runtime, |tcp| tcp.passive_opens), 1);
     });
 }
+
+/// A policy of the steering layer places connections, and their segments follow.
+#[test]
+fn a_policy_chooses_the_lanes_of_connections() {
+    with_lanes(",policy=round-robin", |runtime, pair| {
+        let server = serve_echo(runtime, "0.0.0.0:9000");
+        let mut clients: Vec<_> =
+            (0..8).map(|_| connect(pair, (NEAR4, server.port()).into())).collect();
+        for (round, client) in (0..4).flat_map(|round| (0..8).map(move |client| (round, client))) {
+            let text = [round as u8; 100];
+            clients[client].write_all(&text).unwrap();
+            let mut back = [0; 100];
+            clients[client].read_exact(&mut back).unwrap();
+            assert_eq!(back, text);
+        }
+        let lanes = runtime.network().unwrap().lanes();
+        let opened: Vec<u64> = lanes.iter().map(|lane| lane.counters().tcp.passive_opens).collect();
+        assert_eq!(opened, [4, 4]);
+    });
+}
+
+#[test]
+fn connections_outlive_their_listener() {
+    with_lanes("", |runtime, pair| {
+        let listener = runtime.run(|| TcpListener::bind("0.0.0.0:9000")).unwrap();
+        let mut client = connect(pair, (NEAR4, 9000).into());
+        let (mut server, _) = runtime.run(|| listener.accept()).unwrap();
+        runtime.run(|| drop(listener));
+        let refused = pair.far.run(|| std::net::TcpStream::connect((NEAR4, 9000))).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        client.write_all(b"still there").unwrap();
+        let mut buf = [0; 11];
+        runtime.run(|| server.read_exact(&mut buf).and_then(|()| server.write_all(&buf))).unwrap();
+        client.read_exact(&mut buf).unwrap();
+        assert_eq!(&buf, b"still there");
+        runtime.run(|| TcpListener::bind("0.0.0.0:9000")).unwrap();
+    });
+}
+
+/// Waits end at time limits and cancellation, and futures wait like tasks.
+#[test]
+fn limits_handles_and_futures_work_on_connections_of_lanes() {
+    with_lanes("", |runtime, pair| {
+        let listener = runtime.run(|| TcpListener::bind("0.0.0.0:9000")).unwrap();
+        let mut client = connect(pair, (NEAR4, 9000).into());
+        let (server, _) = runtime.block_on(async { listener.accept_async().await }).unwrap();
+        let read = |server: &TcpStream| runtime.run(|| (&mut &*server).read(&mut [0; 8]));
+        server.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        assert_eq!(read(&server).unwrap_err().kind(), ErrorKind::WouldBlock);
+        server.set_nonblocking(true).unwrap();
+        assert_eq!(read(&server).unwrap_err().kind(), ErrorKind::WouldBlock);
+        let other = runtime.run(|| server.try_clone()).unwrap();
+        other.set_nonblocking(false).unwrap();
+        other.set_read_timeout(None).unwrap();
+        drop(server);
+        let waits = runtime.spawn(move || {
+            let mut buf = [0; 8];
+            let count = (&mut &other).read(&mut buf).unwrap();
+            (other, buf[..count].to_vec())
+        });
+        client.write_all(b"late").unwrap();
+        let (other, text) = waits.join().unwrap();
+        assert_eq!(text, b"late");
+        assert!(other.nodelay().is_ok_and(|nodelay| !nodelay) && other.set_nodelay(true).is_ok());
+        assert!(other.take_error().unwrap().is_none());
+        assert_eq!(other.ttl().unwrap_err().kind(), ErrorKind::Unsupported);
+        client.write_all(b"ok").unwrap();
+        let echoed = runtime.block_on(async {
+            other.write_async(b"by a future").await?;
+            let mut buf = [0; 8];
+            let count = other.read_async(&mut buf).await?;
+            std::io::Result::Ok(buf[..count].to_vec())
+        });
+        let mut buf = [0; 11];
+        client.read_exact(&mut buf).unwrap();
+        assert_eq!((&buf, echoed.unwrap()), (b"by a future", b"ok".to_vec()));
+        assert!(runtime.run(|| other.into_std()).is_err(), "the kernel has no socket of it");
+    });
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let Ok(pair) = Pair::new(1) else { return eprintln!("skipped: no network namespaces") };
+    let build = |network: &str| {
+        let network = network.parse().unwrap();
+        pair.near.run(|| Runtime::builder().net(network).workers(1).build())
+    };
+    let says = |network: &str, part: &str| {
+        let error = build(network).err().unwrap().to_string();
+        assert!(error.contains(part), "{network}: {error}");
+    };
+    says("xdp:nope0", "nope0");
+    says("xdp:lo", "lo");
+    says(&format!("xdp:{NEAR},policy=nope"), "nope");
+    says(&format!("xdp:{NEAR},allow=everybody"), "everybody");
+    pair.near.ip(&format!("link set {NEAR} mtu 3000")).unwrap();
+    says(&format!("xdp:{NEAR}"), "mtu 1500");
+    pair.near.ip(&format!("link set {NEAR} mtu 1500")).unwrap();
+    let first = build(&format!("xdp:{NEAR}")).unwrap();
+    says(&format!("xdp:{NEAR}"), NEAR);
+    let second = build(&format!("auto:{NEAR}")).unwrap();
+    assert!(first.network().is_some() && second.network().is_none());
+}

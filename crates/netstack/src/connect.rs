@@ -1,7 +1,7 @@
 //! Listening and connecting by way of lanes.
 
 use crate::control::{Resolution, Route};
-use crate::lane::{Accepted, Called, Token};
+use crate::lane::{Accepted, Called, Token, Woken};
 use crate::net::Net;
 use crate::steering::Protocol;
 use crate::tcp::TcpListener;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A listener in all lanes.
 #[derive(Debug)]
@@ -45,22 +45,28 @@ pub enum Plan {
     },
 }
 
-/// The ports of outgoing connections that were closed. A connection lives on after that: it still sends, and then waits
-/// in TIME_WAIT. Its segments are the lane's until it is forgotten, and nobody else may have the port.
+/// Connections whose segments are their lane's by an entry of their own at XDP, and that nobody holds any more: closed
+/// outgoing ones, which still send and then wait in TIME_WAIT, and those of listeners that are gone.
 #[derive(Debug, Default)]
-pub(crate) struct Retired(Mutex<VecDeque<Port>>);
+pub(crate) struct Retired(Mutex<VecDeque<Entry>>);
 
-/// The port of an outgoing connection.
+impl Retired {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The entry of a connection.
 #[derive(Debug)]
-struct Port {
+struct Entry {
     local: SocketAddr,
     remote: SocketAddr,
     lane: usize,
-    /// The kernel's socket, which is bound to it.
-    _socket: OwnedFd,
+    /// The kernel's socket that has the port of an outgoing connection: nobody else may have it.
+    _port: Option<OwnedFd>,
 }
 
-/// How many ports are looked at when one is added.
+/// How many entries are looked at when one is added.
 const LOOKS: usize = 4;
 
 impl Net {
@@ -72,9 +78,9 @@ impl Net {
     /// The kernel's, or that another claim has the address.
     pub fn listen(&self, local: SocketAddr, backlog: usize, token: Token) -> io::Result<Listening> {
         let address = SocketAddr::new(local.ip().to_canonical(), local.port());
-        let listener = Arc::new(TcpListener::new(address, self.lanes().len(), token));
+        let listener = Arc::new(TcpListener::new(address, self.lanes.len(), token));
         let mut ids = Vec::new();
-        for lane in self.lanes() {
+        for lane in &self.lanes {
             match lane.listen(&listener, backlog) {
                 Ok(id) => ids.push(id),
                 Err(error) => {
@@ -98,24 +104,41 @@ impl Net {
         self.claim(Protocol::Tcp, local, &[socket])
     }
 
-    /// Undoes [`Net::listen`] for the socket bound to `local`, before it is closed. The caller holds preemption off.
+    /// Undoes [`Net::listen`] for the socket bound to `local`, before it is closed. Connections that were accepted go
+    /// on. The caller holds preemption off.
     pub fn stop_listening(&self, now: Ns, local: SocketAddr, listening: &Listening) {
-        self.release(Protocol::Tcp, local);
         self.forget(&listening.ids, now);
+        self.keep_connections(local.port());
+        self.release(Protocol::Tcp, local);
+    }
+
+    /// Gives the connections of a port entries of their own: without a claim, their segments would go to the kernel,
+    /// which resets them.
+    fn keep_connections(&self, port: u16) {
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let connections = lane.connections();
+            for of_port in connections.iter().filter(|info| info.local.port() == port) {
+                let (local, remote) = (of_port.local, of_port.remote);
+                // Refused if there are too many: the connection is then reset.
+                if self.steering.add_outgoing(local, remote, number as u32).is_ok() {
+                    self.retire(Entry { local, remote, lane: number, _port: None });
+                }
+            }
+        }
     }
 
     fn forget(&self, ids: &[ListenerId], now: Ns) {
-        self.lanes().iter().zip(ids).for_each(|(lane, id)| lane.close_listener(now, *id));
+        self.lanes.iter().zip(ids).for_each(|(lane, id)| lane.close_listener(now, *id));
     }
 
     /// Accepts a connection from any lane, first from lane `own`. Returns it with its lane. The caller holds preemption
     /// off.
     pub fn accept(&self, now: Ns, listening: &Listening, own: usize) -> Option<(usize, Accepted)> {
-        let count = self.lanes().len();
+        let count = self.lanes.len();
         let order = (0..count).map(|at| (own + at) % count);
         let mut pending = order.filter(|lane| listening.listener.is_pending(*lane));
         pending.find_map(|lane| {
-            let accepted = self.lanes()[lane].accept(now, listening.ids[lane])?;
+            let accepted = self.lanes[lane].accept(now, listening.ids[lane])?;
             Some((lane, accepted))
         })
     }
@@ -148,12 +171,13 @@ impl Net {
         remote: SocketAddr,
         mtu: u16,
     ) -> io::Result<Called<ConnectionId>> {
-        self.steering().add_outgoing(local, remote, lane as u32)?;
-        let called = self.lanes()[lane].connect(now, local, remote, mtu);
+        self.release_forgotten();
+        self.steering.add_outgoing(local, remote, lane as u32)?;
+        let called = self.lanes[lane].connect(now, local, remote, mtu);
         match called.result {
             Ok(id) => Ok(Called { result: id, is_earlier: called.is_earlier }),
             Err(error) => {
-                let _ = self.steering().remove_outgoing(local, remote);
+                let _ = self.steering.remove_outgoing(local, remote);
                 Err(refusal(error))
             }
         }
@@ -161,17 +185,62 @@ impl Net {
 
     /// Keeps the port of an outgoing connection of `lane` that was closed, until the lane has forgotten the connection.
     /// The caller holds preemption off.
-    pub fn retire(&self, lane: usize, local: SocketAddr, remote: SocketAddr, socket: OwnedFd) {
-        let mut ports = self.retired.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ports.push_back(Port { local, remote, lane, _socket: socket });
-        for _ in 0..LOOKS.min(ports.len()) {
-            let Some(port) = ports.pop_front() else { break };
-            if self.lanes()[port.lane].has_flow(port.local, port.remote) {
-                ports.push_back(port);
+    pub fn retire_outgoing(
+        &self,
+        lane: usize,
+        (local, remote): (SocketAddr, SocketAddr),
+        port: OwnedFd,
+    ) {
+        self.retire(Entry { local, remote, lane, _port: Some(port) });
+    }
+
+    fn retire(&self, entry: Entry) {
+        self.retired.lock().push_back(entry);
+        self.release_forgotten();
+    }
+
+    /// Takes back entries of connections that their lanes have forgotten.
+    fn release_forgotten(&self) {
+        let mut entries = self.retired.lock();
+        for _ in 0..LOOKS.min(entries.len()) {
+            let Some(entry) = entries.pop_front() else { break };
+            if self.lanes[entry.lane].has_flow(entry.local, entry.remote) {
+                entries.push_back(entry);
             } else {
                 // Fails only if it is gone already.
-                let _ = self.steering().remove_outgoing(port.local, port.remote);
+                let _ = self.steering.remove_outgoing(entry.local, entry.remote);
             }
+        }
+    }
+}
+
+/// Segments of connections that the program at XDP has placed wrongly.
+impl Net {
+    /// Polls lane `number` ([`crate::lane::Lane::poll`]), and gives segments that belong to other lanes to these. The
+    /// caller holds preemption off.
+    pub fn poll(&self, number: usize, now: Ns, woken: &mut Woken) -> usize {
+        let lane = &self.lanes[number];
+        let frames = lane.poll(now, woken);
+        if lane.has_strays() {
+            lane.take_strays().iter().for_each(|frame| self.place(number, now, frame));
+        }
+        frames
+    }
+
+    /// Gives a segment that came to lane `wrong` to the lane that has its connection, and has the program remember that.
+    /// If none has, `wrong` answers it.
+    fn place(&self, wrong: usize, now: Ns, frame: &[u8]) {
+        let others = (0..self.lanes.len()).filter(|number| *number != wrong);
+        let placed = others.into_iter().find_map(|number| {
+            let ends = self.lanes[number].take_stray(now, frame, false)?;
+            Some((number, ends))
+        });
+        match placed {
+            // If it is not remembered, the next segment comes here again.
+            Some((number, (local, remote))) => {
+                let _ = self.steering.record_flow(local, remote, number as u32);
+            }
+            None => drop(self.lanes[wrong].take_stray(now, frame, true)),
         }
     }
 }

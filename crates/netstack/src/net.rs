@@ -25,6 +25,9 @@ const FRAME: u32 = 2048;
 /// The largest MTU whose packets fit a frame: the kernel keeps 256 bytes, Ethernet takes 14.
 const MAX_MTU: u32 = FRAME - 256 - 14;
 
+/// The policy under which a connection is always where its hash says.
+const BY_HASH: &str = "hash";
+
 /// Why lanes cannot be opened on an interface.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
@@ -64,11 +67,11 @@ pub enum NetError {
 
 /// The lanes of a runtime on one interface.
 pub struct Net {
-    lanes: Box<[Lane<XskWire>]>,
+    pub(crate) lanes: Box<[Lane<XskWire>]>,
     options: Options,
     // Before the steering: its hook uses that.
     control: Arc<Control>,
-    steering: Arc<dyn Steering>,
+    pub(crate) steering: Arc<dyn Steering>,
     pub(crate) retired: Retired,
 }
 
@@ -88,6 +91,9 @@ impl Net {
             deploy(&options, lanes).map_err(NetError::Steering)?.into();
         let lanes = open_lanes(&options, lanes, &control, &*steering)?;
         set_local(&*steering, &snapshot);
+        if options.policy != BY_HASH {
+            lanes.iter().for_each(Lane::keep_strays);
+        }
         let hooked = Arc::downgrade(&steering);
         control.on_change(Box::new(move |snapshot| {
             hooked.upgrade().iter().for_each(|steering| set_local(&**steering, snapshot));

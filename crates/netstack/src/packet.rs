@@ -213,6 +213,19 @@ pub fn is_checksum_right(packet: &Packet<'_>, partial: bool) -> bool {
     partial && field == unfinished() || checksum::verify(source, destination, protocol, transport)
 }
 
+/// Returns the source's and the destination's port of a TCP segment or UDP datagram.
+#[must_use]
+pub fn ports(transport: &[u8]) -> Option<(u16, u16)> {
+    let [a, b, c, d] = *transport.first_chunk()?;
+    Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+}
+
+/// Returns whether a TCP segment asks for a new connection: SYN without ACK.
+#[must_use]
+pub fn is_syn(transport: &[u8]) -> Option<bool> {
+    Some(transport.get(13)? & 0x12 == 0x02)
+}
+
 /// A UDP datagram: its ports and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {

@@ -61,6 +61,12 @@ pub trait Steering: Send + Sync {
     /// The kernel's.
     fn remove_outgoing(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<()>;
 
+    /// Makes the program remember that the segments of an accepted connection are those of `lane`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn record_flow(&self, local: SocketAddr, remote: SocketAddr, lane: u32) -> io::Result<()>;
+
     /// Sets the addresses of the interface: claims for any address concern packets to these.
     ///
     /// # Errors

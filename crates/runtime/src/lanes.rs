@@ -17,7 +17,6 @@ use heddle_core::Ns;
 use heddle_netstack::lane::{BATCH, Lane, Woken};
 use heddle_netstack::net::Net;
 use heddle_netstack::options::Spin;
-use heddle_netstack::wire::XskWire;
 use heddle_sys::clock;
 use std::cell::Cell;
 use std::io;
@@ -71,11 +70,8 @@ impl Lanes {
     /// whether there was anything, or still is.
     pub(crate) fn take(&self, own: usize) -> bool {
         let _guard = NoPreempt::new();
-        let (lanes, mut any) = (self.net.lanes(), false);
-        for lane in lanes[own..].iter().chain(&lanes[..own]) {
-            any |= take_from(lane);
-        }
-        any
+        let count = self.net.lanes().len();
+        (0..count).fold(false, |any, at| take_from(&self.net, (own + at) % count) | any)
     }
 
     /// Returns the index of the lane that the caller uses: its worker's, or one for all other threads. Preemption is
@@ -127,11 +123,13 @@ pub(crate) fn own_of(net: &Net) -> usize {
 
 /// Takes what has arrived in the lane of `net` that the caller uses. Preemption is off.
 pub(crate) fn take_own(net: &Net) -> bool {
-    take_from(&net.lanes()[own_of(net)])
+    take_from(net, own_of(net))
 }
 
-/// Takes what has arrived in `lane`. Preemption is off.
-pub(crate) fn take_from(lane: &Lane<XskWire>) -> bool {
+/// Takes what has arrived in lane `number` of `net`, and lets its timers expire. Returns whether there was anything, or
+/// still is. Preemption is off.
+pub(crate) fn take_from(net: &Net, number: usize) -> bool {
+    let lane = &net.lanes()[number];
     if !lane.is_ready() && lane.deadline() == Ns::MAX {
         return false;
     }
@@ -142,7 +140,7 @@ pub(crate) fn take_from(lane: &Lane<XskWire>) -> bool {
             break;
         }
         any = true;
-        let frames = lane.poll(now, &mut woken);
+        let frames = net.poll(number, now, &mut woken);
         woken.drain(report);
         if frames < BATCH {
             break;

@@ -27,6 +27,10 @@ pub struct Counters {
     pub tcp_sent: u64,
     /// TCP segments dropped because their neighbour is not known, or the interface does not lead to them.
     pub tcp_unroutable: u64,
+    /// Segments of connections of this lane that came to another.
+    pub strays_taken: u64,
+    /// Segments for another lane that were dropped, as too many waited.
+    pub strays_lost: u64,
     /// ICMP errors about packets of this machine.
     pub icmp_errors: u64,
 }

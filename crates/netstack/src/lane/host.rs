@@ -19,7 +19,12 @@ pub(super) struct Host {
     udp: HashMap<u16, Vec<Arc<UdpSocket>>>,
     pub(super) connections: Connections,
     pub(super) counters: Counters,
+    /// Where to put segments of connections that another lane may have; `None` if none can.
+    pub(super) strays: Option<Vec<Box<[u8]>>>,
 }
+
+/// Maximum number of segments that wait to be given to their lanes. More are lost, and sent again.
+const MAX_STRAYS: usize = 64;
 
 impl Host {
     pub(super) fn new(number: usize, routes: Arc<dyn Routes>, stack: Stack) -> Host {
@@ -28,6 +33,7 @@ impl Host {
             udp: HashMap::new(),
             connections: Connections::new(number, stack),
             counters: Counters::default(),
+            strays: None,
         }
     }
 
@@ -58,11 +64,53 @@ impl Host {
             TCP | UDP if !packet::is_checksum_right(&packet, self.paths.snapshot().is_veth()) => {
                 self.counters.bad_checksum += 1;
             }
+            TCP if self.is_stray(&packet) => self.put_aside(frame),
             TCP => self.take_tcp(now, &packet, transmit),
             UDP => self.take_udp(&packet, woken),
             ICMP | ICMP6 => self.take_icmp(now, &packet, transmit, woken),
             _ => self.counters.malformed += 1,
         }
+    }
+
+    /// Returns whether a segment belongs to a connection that another lane may have: the program at XDP has forgotten
+    /// where it is. A SYN is where it belongs.
+    fn is_stray(&self, packet: &Packet<'_>) -> bool {
+        self.strays.is_some()
+            && packet::is_syn(packet.transport) != Some(true)
+            && !self.has_flow(packet)
+    }
+
+    fn has_flow(&self, packet: &Packet<'_>) -> bool {
+        let Some((source, destination)) = packet::ports(packet.transport) else { return true };
+        let local = SocketAddr::new(packet.destination, destination);
+        self.connections.stack.has_flow(local, SocketAddr::new(packet.source, source))
+    }
+
+    fn put_aside(&mut self, frame: &[u8]) {
+        match &mut self.strays {
+            Some(strays) if strays.len() < MAX_STRAYS => strays.push(frame.into()),
+            _ => self.counters.strays_lost += 1,
+        }
+    }
+
+    /// Takes a stray segment of another lane, if its connection is here, or if it is nowhere (`anyway`). Returns
+    /// whether it did.
+    pub(super) fn take_stray(
+        &mut self,
+        now: Ns,
+        frame: &[u8],
+        anyway: bool,
+        transmit: &mut impl Transmit,
+    ) -> Option<(SocketAddr, SocketAddr)> {
+        let packet = packet::parse(frame)?;
+        if !anyway && !self.has_flow(&packet) {
+            return None;
+        }
+        self.counters.strays_taken += u64::from(!anyway);
+        self.take_tcp(now, &packet, transmit);
+        let (source, destination) = packet::ports(packet.transport)?;
+        let local = SocketAddr::new(packet.destination, destination);
+        Some((local, SocketAddr::new(packet.source, source)))
     }
 
     fn take_tcp(&mut self, now: Ns, packet: &Packet<'_>, transmit: &mut impl Transmit) {

@@ -65,6 +65,28 @@ impl<W: Wire> Inner<W> {
         self.host.with_stack(self.wires[self.home].transmit(), None, f)
     }
 
+    /// Makes the lane keep segments of connections that it does not know, for [`super::Lane::take_strays`].
+    pub(super) fn keep_strays(&mut self) {
+        self.host.strays = Some(Vec::new());
+    }
+
+    pub(super) fn has_strays(&self) -> bool {
+        self.host.strays.as_ref().is_some_and(|strays| !strays.is_empty())
+    }
+
+    pub(super) fn take_strays(&mut self) -> Vec<Box<[u8]>> {
+        self.host.strays.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(super) fn take_stray(
+        &mut self,
+        now: Ns,
+        frame: &[u8],
+        anyway: bool,
+    ) -> Option<(SocketAddr, SocketAddr)> {
+        self.host.take_stray(now, frame, anyway, self.wires[self.home].transmit())
+    }
+
     pub(super) fn stack(&mut self) -> &mut Stack {
         &mut self.host.connections.stack
     }

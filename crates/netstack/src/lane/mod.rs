@@ -52,6 +52,8 @@ pub struct Lane<W: Wire> {
     deadline: AtomicU64,
     /// A call has made something ready that a poll will report.
     has_events: AtomicBool,
+    /// Segments wait that another lane may want.
+    has_strays: AtomicBool,
 }
 
 /// What became of a datagram.
@@ -84,7 +86,7 @@ impl<W: Wire> Lane<W> {
         let handles = wires.iter().map(Wire::handle).collect();
         let inner = SpinCell::new(Inner::new(number, wires.into(), routes, stack));
         let (deadline, has_events) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Lane { inner, handles, deadline, has_events }
+        Lane { inner, handles, deadline, has_events, has_strays: AtomicBool::new(false) }
     }
 
     /// Returns whether frames wait, or something to report (I3).
@@ -115,6 +117,35 @@ impl<W: Wire> Lane<W> {
         frames
     }
 
+    /// Makes the lane keep segments of connections that it does not know, for [`Lane::take_strays`]: the policy may
+    /// place connections elsewhere than their hash does.
+    pub fn keep_strays(&self) {
+        self.inner.lock().keep_strays();
+    }
+
+    /// Returns whether segments wait that another lane may want.
+    #[inline]
+    pub fn has_strays(&self) -> bool {
+        self.has_strays.load(Ordering::Relaxed)
+    }
+
+    /// Returns the frames of such segments.
+    pub fn take_strays(&self) -> Vec<Box<[u8]>> {
+        self.has_strays.store(false, Ordering::Relaxed);
+        self.inner.lock().take_strays()
+    }
+
+    /// Takes a segment that came to another lane if its connection is here, or if it is nowhere (`anyway`). Returns the
+    /// ends of the connection if it did.
+    pub fn take_stray(
+        &self,
+        now: Ns,
+        frame: &[u8],
+        anyway: bool,
+    ) -> Option<(SocketAddr, SocketAddr)> {
+        self.call(now, |inner| inner.take_stray(now, frame, anyway)).0
+    }
+
     /// Runs `f` under the lock. Returns its result, and whether the lane's deadline is earlier than before.
     fn call<R>(&self, now: Ns, f: impl FnOnce(&mut Inner<W>) -> R) -> (R, bool) {
         let mut inner = self.inner.lock();
@@ -132,6 +163,9 @@ impl<W: Wire> Lane<W> {
     fn leave(&self, mut inner: SpinGuard<'_, Inner<W>>) {
         let kicks = inner.publish();
         self.has_events.store(inner.has_events(), Ordering::Relaxed);
+        if inner.has_strays() {
+            self.has_strays.store(true, Ordering::Relaxed);
+        }
         drop(inner);
         if kicks != 0 {
             let wanted = |queue: &usize| kicks >> queue & 1 == 1;

@@ -86,7 +86,7 @@ impl Drop for Connection {
         let port = self.port.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(port) = port {
             let _guard = NoPreempt::new();
-            self.net.retire(self.lane, self.local, self.remote, port);
+            self.net.retire_outgoing(self.lane, (self.local, self.remote), port);
         }
     }
 }
@@ -258,7 +258,9 @@ impl LaneStream {
         let _guard = NoPreempt::new();
         let mut attempt = || receive(connection.lane(), clock::now(), connection.id);
         let received = match attempt() {
-            Err(TcpError::WouldBlock) if lanes::take_from(connection.lane()) => attempt(),
+            Err(TcpError::WouldBlock) if lanes::take_from(&connection.net, connection.lane) => {
+                attempt()
+            }
             received => received,
         };
         received.map_err(error)
