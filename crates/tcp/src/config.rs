@@ -39,6 +39,9 @@ pub struct Config {
     pub rto_max: Ns,
     /// After so long without an acknowledgement a connection has failed: 924 s (RFC 9293, section 3.8.3: at least 100 s).
     pub user_timeout: Ns,
+    /// The same for a connection that the application has closed: 120 s. It also limits how long such a connection probes
+    /// a closed window.
+    pub orphan_timeout: Ns,
     /// The same for a handshake: 127 s.
     pub connect_timeout: Ns,
     /// The initial congestion window in segments, from 1: 10 (RFC 6928).
@@ -90,6 +93,7 @@ impl Default for Config {
             rto_min: Ns::from_ms(200),
             rto_max: Ns::from_secs(120),
             user_timeout: Ns::from_secs(924),
+            orphan_timeout: Ns::from_secs(120),
             connect_timeout: Ns::from_secs(127),
             initial_window: 10,
             congestion: Congestion::Cubic,

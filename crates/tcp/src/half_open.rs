@@ -124,6 +124,7 @@ impl HalfOpen {
             window: self.window,
             send_shift: self.window_scale.unwrap_or(0),
             receive_shift: self.window_scale.map_or(0, |_| config.window_scale()),
+            has_scale: self.window_scale.is_some(),
             mss: self.mss,
             sack: self.sack,
             timestamp: self.timestamp,

@@ -22,14 +22,21 @@ impl Link {
     }
 }
 
+/// So many free blocks keep their memory, and as many more as are in use.
+const KEPT: usize = 64;
+
 /// The blocks. The last block freed is the next one used: its bytes are probably in a cache.
 ///
-/// Memory of blocks is kept for the next use, up to the limit.
+/// The memory of some free blocks is kept for the next use, that of others is given back.
 #[derive(Debug)]
 pub struct Pool {
-    blocks: Vec<Box<[u8; BLOCK]>>,
+    blocks: Vec<Box<[u8]>>,
     links: Vec<Link>,
-    free: u32,
+    /// Free blocks that have memory, and how many there are.
+    warm: u32,
+    warm_count: usize,
+    /// Free blocks without.
+    cold: u32,
     used: usize,
     limit: usize,
 }
@@ -38,37 +45,63 @@ impl Pool {
     /// A pool of at most `limit` bytes.
     pub fn new(limit: usize) -> Pool {
         let limit = (limit / BLOCK).min(NONE as usize - 1);
-        Pool { blocks: Vec::new(), links: Vec::new(), free: NONE, used: 0, limit }
+        let (blocks, links) = (Vec::new(), Vec::new());
+        Pool { blocks, links, warm: NONE, warm_count: 0, cold: NONE, used: 0, limit }
     }
 
     /// Returns an empty block; `None` if the limit is reached.
     pub fn allocate(&mut self) -> Option<u32> {
-        let empty = Link { next: NONE, first: 0, end: 0 };
-        if self.free == NONE {
-            return self.add(empty);
+        if self.used == self.limit {
+            return None;
         }
-        let block = self.free;
-        self.free = self.links[block as usize].next;
-        self.links[block as usize] = empty;
+        let block = self.take_warm().unwrap_or_else(|| self.take_cold());
+        self.links[block as usize] = Link { next: NONE, first: 0, end: 0 };
         self.used += 1;
         Some(block)
     }
 
-    fn add(&mut self, link: Link) -> Option<u32> {
-        if self.blocks.len() == self.limit {
+    fn take_warm(&mut self) -> Option<u32> {
+        let block = self.warm;
+        if block == NONE {
             return None;
         }
-        self.blocks.push(Box::new([0; BLOCK]));
-        self.links.push(link);
-        self.used += 1;
-        Some(self.blocks.len() as u32 - 1)
+        self.warm = self.links[block as usize].next;
+        self.warm_count -= 1;
+        Some(block)
+    }
+
+    fn take_cold(&mut self) -> u32 {
+        let memory = Box::new([0; BLOCK]);
+        let block = self.cold;
+        if block == NONE {
+            self.blocks.push(memory);
+            self.links.push(Link { next: NONE, first: 0, end: 0 });
+            return self.blocks.len() as u32 - 1;
+        }
+        self.cold = self.links[block as usize].next;
+        self.blocks[block as usize] = memory;
+        block
     }
 
     /// Takes a block back.
     pub fn free(&mut self, block: u32) {
-        self.links[block as usize].next = self.free;
-        self.free = block;
         self.used -= 1;
+        self.links[block as usize].next = self.warm;
+        (self.warm, self.warm_count) = (block, self.warm_count + 1);
+        // Two for each that comes, so the memory of a peak goes away with it.
+        for _ in 0..2 {
+            if self.warm_count > self.used + KEPT {
+                self.cool();
+            }
+        }
+    }
+
+    /// Gives the memory of a free block back.
+    fn cool(&mut self) {
+        let Some(block) = self.take_warm() else { return };
+        self.blocks[block as usize] = Box::default();
+        self.links[block as usize].next = self.cold;
+        self.cold = block;
     }
 
     pub fn link(&self, block: u32) -> Link {
@@ -103,5 +136,25 @@ impl Pool {
     /// Whether a block can be had.
     pub fn has_room(&self) -> bool {
         self.used < self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_peak_is_given_back() {
+        let mut pool = Pool::new(1 << 24);
+        let blocks: Vec<u32> = (0..1000).map(|_| pool.allocate().unwrap()).collect();
+        blocks.into_iter().for_each(|block| pool.free(block));
+        let memory = |pool: &Pool| pool.blocks.iter().filter(|bytes| !bytes.is_empty()).count();
+        assert_eq!((pool.used_bytes(), memory(&pool)), (0, KEPT));
+        let block = pool.allocate().unwrap();
+        assert_eq!(
+            (pool.append(block, &[7; 2 * BLOCK]), pool.bytes(block)),
+            (BLOCK, &[7; BLOCK][..])
+        );
+        assert_eq!(memory(&pool), KEPT, "a block with memory comes first");
     }
 }

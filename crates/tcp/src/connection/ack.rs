@@ -66,6 +66,7 @@ impl Connection {
         if let Some(rtt) = delivery.rtt {
             self.send.rtt.sample(rtt);
         }
+        self.payload_acknowledged(delivery.largest);
         self.probe_acknowledged(has_duplicate, cx);
         if has_advanced || has_duplicate {
             self.undo_spurious(&arrival, has_duplicate, cx);
@@ -82,10 +83,9 @@ impl Connection {
         self.recover(&delivery, has_advanced, &arrival, cx);
     }
 
-    /// An answer to a window probe: if the window is open now, what waits can go.
+    /// Probes of a window that is open, and only too small, come at the timeout (RFC 9293, section 3.8.6.2.1, override).
     fn window_answered(&mut self) {
-        if self.send.window > 0 && self.timers.alarm == super::Alarm::WindowProbe {
-            self.timers.clear_alarm();
+        if self.send.window > 0 {
             self.timers.backoff = 0;
         }
     }
@@ -119,7 +119,7 @@ impl Connection {
         let is_fin_acked = self.send.fin == Fin::Sent && ack == self.send.nxt;
         self.send.buffer.advance(cx.pool, count - u32::from(is_fin_acked));
         self.send.una = ack;
-        self.timers.progress(cx.now);
+        self.timers.start(cx.now);
         self.notify_writer(cx);
         if is_fin_acked {
             self.fin_acknowledged(cx);
@@ -147,6 +147,7 @@ impl Connection {
                 let more = self.send.board.sack(block, &mut self.rack, arrival);
                 delivery.delivered += more.delivered;
                 delivery.rtt = delivery.rtt.or(more.rtt);
+                delivery.largest = delivery.largest.max(more.largest);
             }
         }
     }

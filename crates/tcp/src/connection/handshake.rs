@@ -14,7 +14,7 @@ impl Connection {
     pub fn open(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
         self.state = State::SynSent;
         self.send.nxt = self.send.una + 1;
-        self.timers.progress(cx.now);
+        self.timers.start(cx.now);
         self.timers.set_alarm(Alarm::Timeout, cx.now + self.timeout(cx));
         self.send_syn(cx, out);
     }
@@ -27,7 +27,7 @@ impl Connection {
         let has_timestamps = !is_answer || self.has_timestamps();
         let options = OutgoingOptions {
             mss: Some(self.own_mss),
-            window_scale: (!is_answer || self.receive.shift > 0).then(|| cx.config.window_scale()),
+            window_scale: (!is_answer || self.receive.has_scale).then(|| cx.config.window_scale()),
             sack_permitted: !is_answer || self.sack,
             timestamps: has_timestamps.then_some(Timestamps { value, echo }),
             ..OutgoingOptions::default()
@@ -130,6 +130,7 @@ impl Connection {
             window: header.window,
             send_shift: options.window_scale.unwrap_or(0),
             receive_shift: options.window_scale.map_or(0, |_| cx.config.window_scale()),
+            has_scale: options.window_scale.is_some(),
             mss: options.mss.unwrap_or_else(|| default_mss(&self.tuple)),
             sack: options.sack_permitted,
             timestamp: options.timestamps.map(|timestamps| timestamps.value),
@@ -172,7 +173,7 @@ impl Connection {
     fn establish(&mut self, cx: &mut Context<'_>) {
         self.state = State::Established;
         self.timers.clear_alarm();
-        self.timers.progress(cx.now);
+        self.timers.start(cx.now);
         self.start_keep_alive();
         if self.send.fin == super::Fin::Queued {
             self.state = State::FinWait1;

@@ -1,11 +1,12 @@
 //! A connection: what is sent, what is received, and the timers (RFC 9293, section 3.3.1).
 //!
 //! The files: `segment` takes segments in, `handshake` those of opening ends, `ack` what acknowledgements say, `recovery`
-//! what is done about loss, `output` builds segments, `timers` says when, `user` is the application's side.
+//! what is done about loss, `path` how large segments may be, `output` builds segments, `timers` says when, `user` is the application's side.
 
 mod ack;
 mod handshake;
 mod output;
+mod path;
 mod recovery;
 mod segment;
 mod timers;
@@ -49,6 +50,7 @@ pub struct Agreed {
     pub window: u16,
     pub send_shift: u8,
     pub receive_shift: u8,
+    pub has_scale: bool,
     /// The other end's MSS option.
     pub mss: u16,
     pub sack: bool,
@@ -98,6 +100,8 @@ pub struct Sender {
     /// The application met a full buffer.
     wants_room: bool,
     pub nodelay: bool,
+    /// The end of the last small segment.
+    small: Seq,
 }
 
 /// The receiving side.
@@ -111,8 +115,14 @@ pub struct Receiver {
     acked: Seq,
     shift: u8,
     ack: AckDue,
-    /// The other end's FIN was received.
+    /// The number of the other end's FIN, if it came; all before it may not have come yet.
+    fin: Option<Seq>,
+    /// All up to the FIN was received.
     pub is_finished: bool,
+    /// Both ends scale their windows.
+    has_scale: bool,
+    /// The largest payload received: half of what is acknowledged at once.
+    largest: u16,
     /// The application wants no more data.
     is_shut: bool,
     /// Acknowledgements that are not to be delayed: the other end recovers from loss.
@@ -163,6 +173,7 @@ pub struct Connection {
     challenges: (u32, u8),
     pub bytes: (u64, u64),
     pub retransmits: u32,
+    black_hole: path::BlackHole,
 }
 
 /// The listener of a connection that was accepted, or that never had one.
@@ -229,6 +240,7 @@ impl Connection {
             challenges: (0, 0),
             bytes: (0, 0),
             retransmits: 0,
+            black_hole: path::BlackHole::NONE,
         }
     }
 
@@ -238,7 +250,7 @@ impl Connection {
         let options = if agreed.timestamp.is_some() { TIMESTAMPS as u16 } else { 0 };
         let mss = agreed.mss.min(own).max(MIN_MSS) - options;
         let (send, receive) = (&mut self.send, &mut self.receive);
-        (send.una, send.nxt) = (agreed.iss + 1, agreed.iss + 1);
+        (send.una, send.nxt, send.small) = (agreed.iss + 1, agreed.iss + 1, agreed.iss + 1);
         send.window = u32::from(agreed.window);
         send.max_window = send.window;
         send.wl = (agreed.irs, send.una);
@@ -247,12 +259,14 @@ impl Connection {
             Window::new(cx.config.congestion, u32::from(mss), cx.config.initial_window);
         receive.nxt = agreed.irs + 1;
         (receive.acked, receive.shift) = (receive.nxt, agreed.receive_shift);
+        receive.has_scale = agreed.has_scale;
         receive.edge = receive.nxt + cx.config.receive_buffer.min(u32::from(u16::MAX));
         receive.timestamp = agreed.timestamp.map(|timestamp| (timestamp, cx.now));
         self.sack = agreed.sack;
         self.rack = Rack::new(send.una);
         self.recovery = recovery::Recovery::new(send.una);
-        self.timers.progress(cx.now);
+        self.timers.start(cx.now);
+        self.timers.heard(cx.now);
     }
 
     /// The clock of the timestamps: milliseconds (RFC 7323, section 5.4).
@@ -345,6 +359,7 @@ impl Sender {
             is_cwnd_limited: false,
             wants_room: false,
             nodelay: !cx.config.nagle,
+            small: iss,
         }
     }
 }
@@ -357,7 +372,10 @@ impl Receiver {
             acked: Seq(0),
             shift: 0,
             ack: AckDue::None,
+            fin: None,
             is_finished: false,
+            has_scale: false,
+            largest: 536,
             is_shut: false,
             quick: 0,
             buffer: Chain::new(),

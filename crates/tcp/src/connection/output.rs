@@ -5,7 +5,7 @@ use crate::checksum::{Sum, TCP};
 use crate::output::{Flow, Output};
 use crate::scoreboard::Sent;
 use crate::seq::Seq;
-use crate::wire::{Flags, HEADER, Outgoing, OutgoingOptions, TIMESTAMPS, Timestamps};
+use crate::wire::{Flags, Outgoing, OutgoingOptions, Timestamps};
 use heddle_core::Ns;
 
 /// The part of the send buffer that a segment carries.
@@ -63,7 +63,7 @@ impl Connection {
         }
         self.restart_after_idle(cx);
         let payload = Payload { offset: self.send.nxt - self.send.una, length };
-        let push = if length == unsent { Flags::PSH } else { Flags(0) };
+        let push = if length > 0 && length == unsent { Flags::PSH } else { Flags(0) };
         self.send_data(payload, push, has_fin, cx, out)
     }
 
@@ -82,10 +82,13 @@ impl Connection {
         }
         let length = payload.length as u16 + u16::from(has_fin);
         if self.send.board.is_empty() {
-            self.timers.progress(cx.now);
+            self.timers.start(cx.now);
         }
         self.send.board.push(Sent::new(seq, length, has_fin, cx.now));
         self.send.nxt += u32::from(length);
+        if payload.length < u32::from(self.send.mss) {
+            self.send.small = self.send.nxt;
+        }
         self.recovery.sent(u32::from(length));
         if has_fin {
             self.send.fin = Fin::Sent;
@@ -96,11 +99,13 @@ impl Connection {
         true
     }
 
-    /// Whether a segment of `length` of the `unsent` bytes should wait: for more data (Nagle's algorithm, RFC 9293,
-    /// section 3.7.4) or for a larger window (section 3.8.6.2.1).
+    /// Whether a segment of `length` of the `unsent` bytes should wait: for more data, while another small segment is in
+    /// flight (Nagle's algorithm, RFC 9293, section 3.7.4, in Minshall's form, as in Linux), or for a larger window
+    /// (section 3.8.6.2.1).
     fn is_too_small(&self, length: u32, unsent: u32) -> bool {
         let is_full = length >= u32::from(self.send.mss);
-        let is_last = length == unsent && (self.send.nodelay || self.send.una == self.send.nxt);
+        let is_last =
+            length == unsent && (self.send.nodelay || !self.send.small.is_after(self.send.una));
         let is_half_window = length >= self.send.max_window.div_ceil(2);
         !is_full && !is_last && !is_half_window
     }
@@ -187,8 +192,12 @@ impl Connection {
     /// The window probe is due: what fits is sent, however small, else a probe.
     pub(super) fn window_probe(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
         // A window that stays closed is no failure as long as probes are answered (RFC 9293, section 3.8.6.1).
-        if cx.now - self.timers.heard_at() >= cx.config.user_timeout {
+        let is_silent = cx.now - self.timers.heard_at() >= cx.config.user_timeout;
+        if is_silent || !self.is_attached && self.is_timed_out(cx.config.orphan_timeout, cx.now) {
             return self.time_out(cx);
+        }
+        if self.unsent() == 0 && self.send.fin != Fin::Queued {
+            return;
         }
         cx.counters.window_probes += 1;
         self.timers.backoff = self.timers.backoff.saturating_add(1);
@@ -302,21 +311,4 @@ impl Connection {
         let gain = if edge.is_after(receive.edge) { edge - receive.edge } else { 0 };
         gain >= buffer / 2 || gain >= 2 * u32::from(self.send.mss) && gain >= buffer / 4
     }
-
-    /// The most bytes of payload in a segment of this connection with a header of its own.
-    pub(super) fn set_mss(&mut self, mtu: u16, cx: &mut Context<'_>) -> bool {
-        let options = if self.has_timestamps() { TIMESTAMPS as u16 } else { 0 };
-        let mss = mtu.saturating_sub(self.tuple.header_length() + options).max(MIN_PAYLOAD);
-        let is_smaller = mss < self.send.mss;
-        if is_smaller {
-            self.send.mss = mss;
-            cx.counters.mtu_reductions += 1;
-        }
-        is_smaller
-    }
 }
-
-/// Segments are never made smaller than this.
-const MIN_PAYLOAD: u16 = super::MIN_MSS - TIMESTAMPS as u16;
-
-const _: () = assert!(HEADER == 20);

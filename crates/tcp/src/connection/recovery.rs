@@ -30,8 +30,9 @@ pub struct Recovery {
     /// Window and threshold before the phase, and the timestamp of its first retransmission.
     prior: Option<(u32, u32)>,
     first_retransmit: Option<Ns>,
-    /// Retransmissions of the phase that no D-SACK has shown to be unnecessary.
-    undo_left: u16,
+    /// Retransmissions of the phase, and how many of them D-SACKs have shown to be unnecessary.
+    again: u16,
+    unnecessary: u16,
     /// The end of the data in flight when a tail loss probe was sent, and whether it was sent again.
     pub probe: Option<(Seq, bool)>,
     /// Duplicate acknowledgements, without SACK.
@@ -53,7 +54,8 @@ impl Recovery {
             flight: 0,
             prior: None,
             first_retransmit: None,
-            undo_left: 0,
+            again: 0,
+            unnecessary: 0,
             probe: None,
             dup_acks: 0,
             last_sent: Ns::ZERO,
@@ -67,7 +69,7 @@ impl Recovery {
 
     pub fn retransmitted(&mut self, sent: &Sent) {
         self.sent(u32::from(sent.length));
-        self.undo_left = self.undo_left.saturating_add(1);
+        self.again = self.again.saturating_add(1);
     }
 }
 
@@ -97,7 +99,9 @@ impl Connection {
         }
         match self.recovery.phase {
             Phase::Recovery => self.reduce_rate(delivery.delivered, advanced && lost == 0),
-            Phase::Open | Phase::Loss => self.grow(delivery.delivered, arrival.now),
+            // What is SACKed leaves the network, but does not open the window (RFC 5681, section 3.2).
+            Phase::Open | Phase::Loss if advanced => self.grow(delivery.delivered, arrival.now),
+            Phase::Open | Phase::Loss => {}
         }
     }
 
@@ -117,6 +121,8 @@ impl Connection {
         if self.recovery.phase == Phase::Recovery {
             self.send.congestion.cwnd = self.send.congestion.ssthresh;
             self.rack.recovered();
+        } else {
+            self.retry_full_segments();
         }
         self.recovery.phase = Phase::Open;
         self.recovery.dup_acks = 0;
@@ -198,7 +204,7 @@ impl Connection {
         let (congestion, recovery) = (&self.send.congestion, &mut self.recovery);
         if recovery.prior.is_none() {
             recovery.prior = Some((congestion.cwnd, congestion.ssthresh));
-            recovery.undo_left = 0;
+            (recovery.again, recovery.unnecessary) = (0, 0);
         }
     }
 
@@ -222,7 +228,9 @@ impl Connection {
 
     /// The retransmission timer expired (RFC 6298, section 5.4; RFC 8985, section 6.3).
     pub(super) fn retransmission_timeout(&mut self, cx: &mut Context<'_>) {
-        if self.is_timed_out(cx.config.user_timeout, cx.now) {
+        let limit = cx.config.user_timeout;
+        let limit = if self.is_attached { limit } else { limit.min(cx.config.orphan_timeout) };
+        if self.is_timed_out(limit, cx.now) {
             return self.time_out(cx);
         }
         let Some(first) = self.send.board.first().copied() else { return };
@@ -235,7 +243,9 @@ impl Connection {
         self.timers.backoff = self.timers.backoff.saturating_add(1);
         let (rack, has_sack) = (self.rack, self.sack);
         let window = self.reordering_window();
-        self.send.board.time_out(|sent| !has_sack || rack.is_overdue(sent, cx.now, window));
+        let is_lost =
+            |index, sent: &Sent| index == 0 || !has_sack || rack.is_overdue(sent, cx.now, window);
+        self.send.board.mark_lost_if(is_lost);
         self.recovery.dup_acks = 0;
         // Exactly one segment goes, even if others are still taken to be in flight.
         self.send.congestion.cwnd = self.pipe() + u32::from(self.send.mss);
@@ -254,30 +264,6 @@ impl Connection {
         self.recovery.probe = None;
     }
 
-    /// Large segments that time out again and again may be too large for the path (RFC 4821, section 7.7).
-    fn detect_black_hole(&mut self, first: &Sent, cx: &mut Context<'_>) {
-        let mtu = match self.timers.backoff {
-            2 => 1280,
-            4 => 576,
-            _ => return,
-        };
-        if cx.config.black_hole_detection
-            && first.payload() > u32::from(mtu - self.tuple.header_length())
-        {
-            self.set_mss(mtu, cx);
-        }
-    }
-
-    /// A path takes packets of `mtu` bytes at most (RFC 1191): what was larger is sent again.
-    pub fn packet_too_big(&mut self, mtu: u16, cx: &mut Context<'_>, out: &mut impl Output) {
-        if !self.set_mss(mtu, cx) {
-            return;
-        }
-        let mss = u32::from(self.send.mss);
-        self.send.board.time_out(|sent| sent.payload() > mss);
-        self.transmit(cx, out);
-    }
-
     /// Undoes the reaction to a loss that was none: the acknowledgement answers the original (Eifel, RFC 3522 and
     /// RFC 4015), or D-SACKs name all retransmissions (RFC 3708).
     pub(super) fn undo_spurious(
@@ -290,7 +276,8 @@ impl Connection {
         let is_original = |at: Ns| arrival.echo_before.is_some_and(|before| before <= at);
         let by_time = self.recovery.phase == Phase::Loss
             && self.recovery.first_retransmit.is_some_and(is_original);
-        let by_duplicates = has_duplicate && self.recovery.undo_left == 0;
+        let Recovery { again, unnecessary, .. } = self.recovery;
+        let by_duplicates = has_duplicate && again > 0 && unnecessary >= again;
         if self.recovery.phase == Phase::Open || !(by_time || by_duplicates) {
             return;
         }
@@ -309,7 +296,7 @@ impl Connection {
     pub(super) fn duplicate_reported(&mut self, cx: &mut Context<'_>) {
         cx.counters.dsacks_in += 1;
         self.rack.duplicate(self.send.una, self.send.nxt);
-        self.recovery.undo_left = self.recovery.undo_left.saturating_sub(1);
+        self.recovery.unnecessary = self.recovery.unnecessary.saturating_add(1);
     }
 
     /// Sends a tail loss probe: new data, or the last segment again (RFC 8985, section 7.3).

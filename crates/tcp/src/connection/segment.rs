@@ -2,7 +2,7 @@
 
 use super::{AckDue, Connection, Context, Receiver};
 use crate::error::Error;
-use crate::event::{CLOSED, READABLE};
+use crate::event::READABLE;
 use crate::output::Output;
 use crate::reassembly::{Limits, Refusal};
 use crate::seq::Seq;
@@ -58,7 +58,10 @@ impl Connection {
             self.take_payload(header.seq, payload, cx, out);
         }
         if header.is(Flags::FIN) {
-            self.take_fin(header.seq + payload.len() as u32, cx);
+            self.take_fin(header.seq + payload.len() as u32);
+        }
+        if self.receive.fin == Some(self.receive.nxt) {
+            self.finish(cx);
         }
         self.transmit(cx, out);
     }
@@ -179,6 +182,8 @@ impl Connection {
             self.send_reset(cx, out);
             return self.end(Some(Error::Reset), cx);
         }
+        let length = payload.len().min(usize::from(self.own_mss)) as u16;
+        self.receive.largest = self.receive.largest.max(length);
         let (seq, payload) = self.trim(seq, payload, cx);
         if payload.is_empty() {
             self.receive.ack = AckDue::Now;
@@ -202,7 +207,10 @@ impl Connection {
         let seq = seq + old;
         let room = if receive.edge.is_after(seq) { receive.edge - seq } else { 0 };
         let length = payload.len().min(room as usize);
-        cx.counters.window_drops += u64::from(length < payload.len());
+        if length < payload.len() {
+            cx.counters.window_drops += 1;
+            receive.ack = AckDue::Now;
+        }
         cx.counters.duplicates += u64::from(payload.is_empty());
         (seq, &payload[..length])
     }
@@ -232,7 +240,7 @@ impl Connection {
         let unacked = receive.nxt - receive.acked;
         let is_quick = receive.quick > 0;
         receive.quick = receive.quick.saturating_sub(1);
-        if is_urgent || is_quick || unacked >= 2 * u32::from(self.send.mss) {
+        if is_urgent || is_quick || unacked >= 2 * u32::from(receive.largest) {
             receive.ack = AckDue::Now;
         } else if receive.ack == AckDue::None {
             receive.ack = AckDue::Delayed;
@@ -258,14 +266,20 @@ impl Connection {
         }
     }
 
-    /// Takes a FIN with the number `seq`, if all before it is there.
-    fn take_fin(&mut self, seq: Seq, cx: &mut Context<'_>) {
+    /// Takes a FIN with the number `seq`; it counts when all before it is there.
+    fn take_fin(&mut self, seq: Seq) {
         self.receive.ack = AckDue::Now;
-        if seq != self.receive.nxt || !self.state.may_receive() {
-            return;
+        if self.state.may_receive() && !seq.is_before(self.receive.nxt) {
+            self.receive.fin = Some(seq);
         }
+    }
+
+    /// The stream has reached the FIN.
+    fn finish(&mut self, cx: &mut Context<'_>) {
         self.receive.nxt += 1;
+        self.receive.fin = None;
         self.receive.is_finished = true;
+        self.receive.ack = AckDue::Now;
         self.receive.reassembly.clear(cx.pool);
         self.raise(READABLE);
         match self.state {
@@ -273,9 +287,6 @@ impl Connection {
             State::FinWait1 => self.state = State::Closing,
             State::FinWait2 => self.enter_time_wait(cx),
             _ => {}
-        }
-        if self.state == State::TimeWait {
-            self.raise(CLOSED);
         }
     }
 }

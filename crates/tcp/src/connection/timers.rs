@@ -89,10 +89,9 @@ impl Timers {
         self.ack_at = Ns::MAX;
     }
 
-    /// Something was acknowledged, or there is nothing to acknowledge.
-    pub fn progress(&mut self, now: Ns) {
+    /// Something was acknowledged, or there was nothing to acknowledge until now.
+    pub fn start(&mut self, now: Ns) {
         self.progress_at = now;
-        self.heard_at = now;
         self.backoff = 0;
     }
 

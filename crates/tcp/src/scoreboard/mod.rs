@@ -17,8 +17,8 @@ pub struct Delivery {
     pub delivered: u32,
     /// The round trip of the first of these that was sent only once.
     pub rtt: Option<Ns>,
-    /// Whether a segment that was sent again is among those acknowledged.
-    pub has_retransmitted: bool,
+    /// The largest payload among these.
+    pub largest: u16,
 }
 
 /// What RACK needs to know besides: the time, the smallest round trip, and the timestamp echo if there was one.
@@ -138,11 +138,11 @@ impl Scoreboard {
     }
 
     fn deliver(sent: &Sent, rack: &mut Rack, arrival: &Arrival, delivery: &mut Delivery) {
-        delivery.has_retransmitted |= sent.is_retransmitted();
         if sent.is_sacked() {
             return;
         }
         delivery.delivered += u32::from(sent.length);
+        delivery.largest = delivery.largest.max(sent.payload() as u16);
         if !sent.is_retransmitted() && delivery.rtt.is_none() {
             delivery.rtt = Some(arrival.now - sent.at);
         }
@@ -200,10 +200,10 @@ impl Scoreboard {
         (lost, wait)
     }
 
-    /// A timeout: the first segment is lost, and those for which `is_lost` answers so.
-    pub fn time_out(&mut self, is_lost: impl Fn(&Sent) -> bool) {
+    /// Marks the segments in flight as lost for which `is_lost` holds, given their place and themselves.
+    pub fn mark_lost_if(&mut self, is_lost: impl Fn(usize, &Sent) -> bool) {
         for index in 0..self.queue.len() {
-            if index == 0 || is_lost(&self.queue[index]) {
+            if is_lost(index, &self.queue[index]) {
                 self.mark_lost(index);
             }
         }

@@ -174,6 +174,7 @@ impl Stack {
             window: header.window,
             send_shift: shift,
             receive_shift: options.window_scale.map_or(0, |_| self.config.window_scale()),
+            has_scale: options.window_scale.is_some(),
             mss,
             sack: options.sack,
             timestamp: timestamps.map(|timestamps| timestamps.value),

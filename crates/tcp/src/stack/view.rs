@@ -33,6 +33,18 @@ impl Stack {
         full.chain(half).chain(old)
     }
 
+    /// Whether segments from `remote` to `local` belong to a connection, a half-open one or one in TIME_WAIT. A segment
+    /// of no flow and no listener is answered by a reset, so a caller with several stacks may want to ask first.
+    pub fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let tuple = Tuple::new(local, remote);
+        self.find(self.secret.flow(&tuple), &tuple).is_some()
+    }
+
+    /// Whether a listener takes connections to `local`.
+    pub fn has_listener(&self, local: SocketAddr) -> bool {
+        self.listener_for(&Tuple::new(local, local)).is_some()
+    }
+
     /// All listeners.
     pub fn listeners(&self) -> impl Iterator<Item = ListenerInfo> {
         self.listeners.iter().map(|(index, listener)| ListenerInfo {

@@ -3,6 +3,7 @@
 
 pub mod apps;
 pub mod link;
+pub mod peer;
 
 use heddle_core::Ns;
 use heddle_tcp::{Config, ConnectionId, ListenerId};
