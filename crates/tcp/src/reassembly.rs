@@ -3,6 +3,7 @@
 use crate::buffer::{Chain, Pool};
 use crate::seq::Seq;
 use crate::wire::SackBlocks;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Bytes `[start, end)` of the stream.
@@ -31,27 +32,30 @@ pub struct Limits {
     pub ranges: u8,
 }
 
-/// The ranges in the order of their numbers. Without any it has no memory.
+/// The data beyond gaps. Without any it has no memory.
 #[derive(Debug, Default)]
-pub struct Reassembly {
+pub struct Reassembly(Option<Box<Ranges>>);
+
+/// The ranges in the order of their numbers, and how many segments were added to them.
+#[derive(Debug, Default)]
+struct Ranges {
     ranges: Vec<Range>,
     segments: u32,
 }
 
 impl Reassembly {
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.0.is_none()
     }
 
     /// Bytes in all ranges.
     pub fn bytes(&self) -> u32 {
-        self.ranges.iter().map(|range| range.bytes.len()).sum()
+        self.0.as_ref().map_or(0, |ranges| ranges.bytes())
     }
 
     /// Whether all of `[start, end)` is there.
     pub fn covers(&self, start: Seq, end: Seq) -> bool {
-        let covers = |range: &Range| !start.is_before(range.start) && !end.is_after(range.end);
-        self.ranges.iter().any(covers)
+        self.0.as_ref().is_some_and(|ranges| ranges.covers(start, end))
     }
 
     /// Adds `bytes`, which begin at `start`. Of what is there already, the first arrival stays.
@@ -59,6 +63,50 @@ impl Reassembly {
     /// # Errors
     /// [`Refusal`] if not all of it was taken.
     pub fn insert(
+        &mut self,
+        pool: &mut Pool,
+        start: Seq,
+        bytes: &[u8],
+        limits: Limits,
+    ) -> Result<(), Refusal> {
+        let result = self.0.get_or_insert_default().insert(pool, start, bytes, limits);
+        self.0.take_if(|ranges| ranges.ranges.is_empty());
+        result
+    }
+
+    /// Moves what continues the stream at `next` to `stream`; returns how many bytes.
+    pub fn take(&mut self, pool: &mut Pool, next: Seq, stream: &mut Chain) -> u32 {
+        let taken = self.0.as_mut().map_or(0, |ranges| ranges.take(pool, next, stream));
+        self.0.take_if(|ranges| ranges.ranges.is_empty());
+        taken
+    }
+
+    /// The ranges as SACK blocks, the latest first, at most `most` (RFC 2018, section 4).
+    pub fn blocks(&self, most: usize, blocks: &mut SackBlocks) {
+        if let Some(ranges) = &self.0 {
+            ranges.blocks(most, blocks);
+        }
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self, pool: &mut Pool) {
+        if let Some(mut ranges) = self.0.take() {
+            ranges.ranges.iter_mut().for_each(|range| range.bytes.clear(pool));
+        }
+    }
+}
+
+impl Ranges {
+    fn bytes(&self) -> u32 {
+        self.ranges.iter().map(|range| range.bytes.len()).sum()
+    }
+
+    fn covers(&self, start: Seq, end: Seq) -> bool {
+        let covers = |range: &Range| !start.is_before(range.start) && !end.is_after(range.end);
+        self.ranges.iter().any(covers)
+    }
+
+    fn insert(
         &mut self,
         pool: &mut Pool,
         start: Seq,
@@ -142,8 +190,7 @@ impl Reassembly {
         }
     }
 
-    /// Moves what continues the stream at `next` to `stream`; returns how many bytes.
-    pub fn take(&mut self, pool: &mut Pool, next: Seq, stream: &mut Chain) -> u32 {
+    fn take(&mut self, pool: &mut Pool, next: Seq, stream: &mut Chain) -> u32 {
         let mut taken = 0;
         while self.ranges.first().is_some_and(|first| !first.start.is_after(next + taken)) {
             let mut range = self.ranges.remove(0);
@@ -152,14 +199,10 @@ impl Reassembly {
             taken += range.bytes.len();
             stream.splice(pool, &mut range.bytes);
         }
-        if self.ranges.is_empty() {
-            self.ranges = Vec::new();
-        }
         taken
     }
 
-    /// The ranges as SACK blocks, the latest first, at most `most` (RFC 2018, section 4).
-    pub fn blocks(&self, most: usize, blocks: &mut SackBlocks) {
+    fn blocks(&self, most: usize, blocks: &mut SackBlocks) {
         let mut before = None;
         while blocks.as_slice().len() < most {
             let age = |range: &Range| self.segments.wrapping_sub(range.latest);
@@ -171,12 +214,6 @@ impl Reassembly {
             blocks.push((self.ranges[next.1].start, self.ranges[next.1].end));
             before = Some(next);
         }
-    }
-
-    /// Drops everything.
-    pub fn clear(&mut self, pool: &mut Pool) {
-        self.ranges.iter_mut().for_each(|range| range.bytes.clear(pool));
-        *self = Reassembly::default();
     }
 }
 

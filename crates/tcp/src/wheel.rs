@@ -36,6 +36,10 @@ pub struct Wheel {
 }
 
 impl Wheel {
+    /// Bytes of an entry.
+    #[cfg(test)]
+    pub const ENTRY: usize = size_of::<Node>();
+
     pub fn new() -> Wheel {
         let heads = [[NONE; SLOTS]; LEVELS];
         Wheel { elapsed: 0, occupied: [0; LEVELS], heads, nodes: Vec::new() }

@@ -130,7 +130,7 @@ fn a_reader_opens_the_window_in_large_steps() {
     let (mut peer, id) = Peer::accepted(config, few_options());
     (0..10).for_each(|i| peer.data(i * 1000 + 1, 1, &[1; MSS]));
     assert_eq!(peer.take().pop().unwrap().header.window, 0);
-    let mut read = |peer: &mut Peer, count| {
+    let read = |peer: &mut Peer, count| {
         let mut bytes = vec![0; count];
         peer.stack.read(peer.now, id, &mut bytes, &mut peer.sent).unwrap();
         peer.take()

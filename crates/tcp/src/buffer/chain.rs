@@ -3,21 +3,42 @@
 use super::pool::{NONE, Pool};
 
 /// Bytes in order, over several blocks. It does not own the pool, so it must be cleared before it is dropped.
-///
-/// Reading at an offset starts at the block of the last such read, if the offset is not before it: a sender reads
-/// onwards.
 #[derive(Debug)]
 pub struct Chain {
     head: u32,
     tail: u32,
     length: u32,
-    /// The block of the last read, and the offset of its first byte.
-    cursor: (u32, u32),
+}
+
+/// The block of the last read at an offset, and the offset of its first byte. The next such read starts there if its
+/// offset is not before it: a sender reads onwards.
+#[derive(Debug)]
+pub struct Cursor {
+    block: u32,
+    start: u32,
+}
+
+impl Default for Cursor {
+    fn default() -> Cursor {
+        Cursor { block: NONE, start: 0 }
+    }
+}
+
+impl Cursor {
+    /// The first `count` bytes of the chain are dropped.
+    pub fn advance(&mut self, count: u32) {
+        if self.start >= count && self.block != NONE {
+            self.start -= count;
+        } else {
+            // The block may be freed, or lose its beginning.
+            *self = Cursor::default();
+        }
+    }
 }
 
 impl Chain {
     pub const fn new() -> Chain {
-        Chain { head: NONE, tail: NONE, length: 0, cursor: (NONE, 0) }
+        Chain { head: NONE, tail: NONE, length: 0 }
     }
 
     /// How many bytes there are.
@@ -68,7 +89,6 @@ impl Chain {
     pub fn advance(&mut self, pool: &mut Pool, count: u32) {
         let mut rest = count.min(self.length);
         self.length -= rest;
-        self.move_cursor(rest);
         while rest > 0 {
             let head = self.head;
             let link = pool.link_mut(head);
@@ -84,12 +104,6 @@ impl Chain {
         if self.length == 0 {
             *self = Chain::new();
         }
-    }
-
-    fn move_cursor(&mut self, dropped: u32) {
-        let (block, start) = self.cursor;
-        // The cursor's block may be freed, or lose its beginning.
-        self.cursor = if start >= dropped { (block, start - dropped) } else { (NONE, 0) };
     }
 
     /// Copies from the front into `to` and drops what was copied; returns how much.
@@ -116,13 +130,20 @@ impl Chain {
     ///
     /// # Panics
     /// If there are not so many.
-    pub fn visit(&mut self, pool: &Pool, offset: u32, length: u32, mut visit: impl FnMut(&[u8])) {
+    pub fn visit(
+        &self,
+        pool: &Pool,
+        cursor: &mut Cursor,
+        offset: u32,
+        length: u32,
+        mut visit: impl FnMut(&[u8]),
+    ) {
         assert!(offset + length <= self.length, "read beyond the end of a buffer");
         if length == 0 {
             return;
         }
-        self.seek(pool, offset);
-        let (mut block, start) = self.cursor;
+        self.seek(pool, cursor, offset);
+        let Cursor { mut block, start } = *cursor;
         let (mut skip, mut rest) = ((offset - start) as usize, length as usize);
         while rest > 0 {
             let bytes = &pool.bytes(block)[skip..];
@@ -133,8 +154,8 @@ impl Chain {
     }
 
     /// Moves the cursor to the block in which the byte at `offset` is.
-    fn seek(&mut self, pool: &Pool, offset: u32) {
-        let (mut block, mut start) = self.cursor;
+    fn seek(&self, pool: &Pool, cursor: &mut Cursor, offset: u32) {
+        let Cursor { mut block, mut start } = *cursor;
         if block == NONE || start > offset {
             (block, start) = (self.head, 0);
         }
@@ -145,7 +166,7 @@ impl Chain {
             }
             (start, block) = (start + link.length() as u32, link.next);
         }
-        self.cursor = (block, start);
+        *cursor = Cursor { block, start };
     }
 
     /// Drops all bytes.
@@ -189,6 +210,7 @@ mod tests {
         #[test]
         fn a_chain_is_a_queue(steps in proptest::collection::vec(step(), 0..40)) {
             let (mut pool, mut chain, mut model) = (Pool::new(1 << 20), Chain::new(), Vec::<u8>::new());
+            let mut cursor = Cursor::default();
             for (seed, step) in steps.into_iter().enumerate() {
                 match step {
                     Step::Push(count) => {
@@ -199,6 +221,7 @@ mod tests {
                     Step::Read(count) => {
                         let mut to = vec![0; count];
                         let read = chain.read(&mut pool, &mut to);
+                        cursor.advance(read as u32);
                         prop_assert_eq!(read, count.min(model.len()));
                         let front: Vec<u8> = model.drain(..read).collect();
                         prop_assert_eq!(&to[..read], &front[..]);
@@ -207,7 +230,7 @@ mod tests {
                         let offset = offset % (chain.len() + 1);
                         let length = length % (chain.len() - offset + 1);
                         let mut seen: Vec<u8> = Vec::new();
-                        chain.visit(&pool, offset, length, |piece| seen.extend(piece));
+                        chain.visit(&pool, &mut cursor, offset, length, |piece| seen.extend(piece));
                         prop_assert_eq!(&seen[..], &model[offset as usize..(offset + length) as usize]);
                     }
                     Step::Splice(count) => {

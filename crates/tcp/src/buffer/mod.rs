@@ -3,5 +3,5 @@
 mod chain;
 mod pool;
 
-pub use chain::Chain;
+pub use chain::{Chain, Cursor};
 pub use pool::Pool;

@@ -14,8 +14,8 @@ const ALPHA: f32 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 pub struct Cubic {
     /// The window before the last reduction (`W_max`).
     max: f32,
-    /// When congestion avoidance began, and at which window; `None` until the first growth.
-    epoch: Option<Ns>,
+    /// When congestion avoidance began; zero until the first growth.
+    epoch: Ns,
     /// Seconds from there to `max` (`K`).
     k: f32,
     /// What Reno would have (`W_est`).
@@ -26,7 +26,7 @@ pub struct Cubic {
 
 impl Cubic {
     pub fn new() -> Cubic {
-        Cubic { max: 0.0, epoch: None, k: 0.0, reno: 0.0, rest: 0.0 }
+        Cubic { max: 0.0, epoch: Ns::ZERO, k: 0.0, reno: 0.0, rest: 0.0 }
     }
 
     /// Returns the threshold after a loss at the window `cwnd` (sections 4.6 and 4.7).
@@ -34,26 +34,28 @@ impl Cubic {
         let window = cwnd as f32 / mss as f32;
         // Fast convergence: a window that did not reach the last one leaves room for others.
         self.max = if window < self.max { window * (1.0 + BETA) / 2.0 } else { window };
-        self.epoch = None;
+        self.epoch = Ns::ZERO;
         (cwnd as f32 * BETA) as u32
     }
 
     pub fn forget_time(&mut self) {
-        self.epoch = None;
+        self.epoch = Ns::ZERO;
     }
 
-    fn start(&mut self, window: f32, now: Ns) -> Ns {
+    fn start(&mut self, window: f32, now: Ns) {
         self.max = self.max.max(window);
         self.k = cube_root((self.max - window) / C);
         self.reno = window;
-        self.epoch = Some(now);
-        now
+        self.epoch = now.max(Ns(1));
     }
 
     /// Returns the window after `acked` bytes more arrived (sections 4.2 to 4.5).
     pub fn grow(&mut self, cwnd: u32, acked: u32, mss: u32, now: Ns, srtt: Ns) -> u32 {
         let (window, acked) = (cwnd as f32 / mss as f32, acked as f32 / mss as f32);
-        let epoch = self.epoch.unwrap_or_else(|| self.start(window, now));
+        if self.epoch == Ns::ZERO {
+            self.start(window, now);
+        }
+        let epoch = self.epoch;
         let alpha = if self.reno < self.max { ALPHA } else { 1.0 };
         self.reno += alpha * acked / window;
         let target = self.target(now - epoch + srtt).clamp(window, 1.5 * window);

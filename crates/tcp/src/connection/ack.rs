@@ -117,7 +117,9 @@ impl Connection {
         let delivery = self.send.board.acknowledge(ack, &mut self.rack, arrival);
         let count = ack - self.send.una;
         let is_fin_acked = self.send.fin == Fin::Sent && ack == self.send.nxt;
-        self.send.buffer.advance(cx.pool, count - u32::from(is_fin_acked));
+        let bytes = count - u32::from(is_fin_acked);
+        self.send.cursor.advance(bytes);
+        self.send.buffer.advance(cx.pool, bytes);
         self.send.una = ack;
         self.timers.start(cx.now);
         self.notify_writer(cx);

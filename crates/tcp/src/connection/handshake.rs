@@ -22,7 +22,7 @@ impl Connection {
     /// Sends a SYN, or in SYN_RECEIVED a SYN-ACK.
     pub(super) fn send_syn(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
         let is_answer = self.state == State::SynReceived;
-        let echo = self.receive.timestamp.map_or(0, |(value, _)| value);
+        let echo = self.receive.recent;
         let value = timestamp(cx.now, self.timestamp_offset);
         let has_timestamps = !is_answer || self.has_timestamps();
         let options = OutgoingOptions {

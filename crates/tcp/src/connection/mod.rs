@@ -13,7 +13,7 @@ mod timers;
 mod user;
 
 use crate::address::Tuple;
-use crate::buffer::{Chain, Pool};
+use crate::buffer::{Chain, Cursor, Pool};
 use crate::checksum::Sum;
 use crate::config::{Config, KeepAlive};
 use crate::congestion::Window;
@@ -26,6 +26,7 @@ use crate::scoreboard::{Rack, Scoreboard};
 use crate::seq::Seq;
 use crate::state::State;
 use crate::wire::TIMESTAMPS;
+use alloc::boxed::Box;
 use heddle_core::Ns;
 
 pub use handshake::send_header;
@@ -92,6 +93,8 @@ pub struct Sender {
     shift: u8,
     pub fin: Fin,
     pub buffer: Chain,
+    /// Where the buffer was read last.
+    cursor: Cursor,
     pub board: Scoreboard,
     pub rtt: Rtt,
     pub congestion: Window,
@@ -129,10 +132,12 @@ pub struct Receiver {
     quick: u8,
     pub buffer: Chain,
     pub reassembly: Reassembly,
-    /// The other end's latest timestamp (`TS.Recent`) and when it came; `None` without timestamps.
-    timestamp: Option<(u32, Ns)>,
-    /// Data that arrived twice (RFC 2883).
-    duplicate: Option<(Seq, Seq)>,
+    /// Both ends use timestamps. The other end's latest (`TS.Recent`), and the second in which it came.
+    has_timestamps: bool,
+    recent: u32,
+    recent_second: u32,
+    /// Data that arrived twice (RFC 2883); empty if there is none.
+    duplicate: (Seq, Seq),
 }
 
 /// A connection.
@@ -168,7 +173,7 @@ pub struct Connection {
     sack: bool,
     close_reset: bool,
     pub error: Option<Error>,
-    pub keep_alive: Option<KeepAlive>,
+    pub keep_alive: Option<Box<KeepAlive>>,
     /// Challenge ACKs in this second.
     challenges: (u32, u8),
     pub bytes: (u64, u64),
@@ -231,12 +236,12 @@ impl Connection {
             send: Sender::new(iss, own_mss, cx),
             receive: Receiver::new(),
             timers: timers::Timers::new(),
-            recovery: recovery::Recovery::new(iss),
+            recovery: recovery::Recovery::new(),
             rack: Rack::new(iss),
             sack: false,
             close_reset: false,
             error: None,
-            keep_alive: cx.config.keep_alive,
+            keep_alive: cx.config.keep_alive.map(Box::new),
             challenges: (0, 0),
             bytes: (0, 0),
             retransmits: 0,
@@ -261,10 +266,10 @@ impl Connection {
         (receive.acked, receive.shift) = (receive.nxt, agreed.receive_shift);
         receive.has_scale = agreed.has_scale;
         receive.edge = receive.nxt + cx.config.receive_buffer.min(u32::from(u16::MAX));
-        receive.timestamp = agreed.timestamp.map(|timestamp| (timestamp, cx.now));
+        receive.has_timestamps = agreed.timestamp.is_some();
+        receive.note_timestamp(agreed.timestamp.unwrap_or(0), cx.now);
         self.sack = agreed.sack;
         self.rack = Rack::new(send.una);
-        self.recovery = recovery::Recovery::new(send.una);
         self.timers.start(cx.now);
         self.timers.heard(cx.now);
     }
@@ -286,12 +291,12 @@ impl Connection {
 
     /// Whether timestamps were agreed on.
     pub fn has_timestamps(&self) -> bool {
-        self.receive.timestamp.is_some()
+        self.receive.has_timestamps
     }
 
     /// The other end's latest timestamp, for the record of TIME_WAIT.
     pub fn last_timestamp(&self) -> Option<u32> {
-        self.receive.timestamp.map(|(value, _)| value)
+        self.receive.has_timestamps.then_some(self.receive.recent)
     }
 
     /// Bytes written and not sent.
@@ -353,6 +358,7 @@ impl Sender {
             shift: 0,
             fin: Fin::None,
             buffer: Chain::new(),
+            cursor: Cursor::default(),
             board: Scoreboard::new(),
             rtt: Rtt::new(),
             congestion: Window::new(cx.config.congestion, u32::from(mss), cx.config.initial_window),
@@ -380,8 +386,10 @@ impl Receiver {
             quick: 0,
             buffer: Chain::new(),
             reassembly: Reassembly::default(),
-            timestamp: None,
-            duplicate: None,
+            has_timestamps: false,
+            recent: 0,
+            recent_second: 0,
+            duplicate: (Seq(0), Seq(0)),
         }
     }
 }

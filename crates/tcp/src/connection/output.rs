@@ -231,12 +231,12 @@ impl Connection {
         let flow = Flow::new(&self.tuple, Some(self.id));
         let mut sum = Sum::from_partial(self.addresses);
         sum.add_length(TCP, total);
-        let (buffer, pool) = (&mut self.send.buffer, &*cx.pool);
+        let (buffer, cursor, pool) = (&self.send.buffer, &mut self.send.cursor, &*cx.pool);
         let is_sent = out.send(flow, total, |to| {
             let (head, mut body) = to.split_at_mut(head);
             header.write(head);
             sum.add(head);
-            buffer.visit(pool, payload.offset, payload.length, |piece| {
+            buffer.visit(pool, cursor, payload.offset, payload.length, |piece| {
                 let (here, rest) = core::mem::take(&mut body).split_at_mut(piece.len());
                 sum.copy(here, piece);
                 body = rest;
@@ -260,7 +260,7 @@ impl Connection {
         self.receive.acked = self.receive.nxt;
         if is_complete {
             self.receive.ack = AckDue::None;
-            self.receive.duplicate = None;
+            self.receive.duplicate = (Seq(0), Seq(0));
             self.timers.clear_ack();
         }
     }
@@ -268,11 +268,12 @@ impl Connection {
     /// The options of a segment with `payload` bytes, and whether SACK blocks that are due found room.
     fn options(&self, payload: u32, now: Ns) -> (OutgoingOptions, bool) {
         let mut options = OutgoingOptions::default();
-        if let Some((echo, _)) = self.receive.timestamp {
-            options.timestamps = Some(Timestamps { value: self.timestamp(now), echo });
+        if self.receive.has_timestamps {
+            let (value, echo) = (self.timestamp(now), self.receive.recent);
+            options.timestamps = Some(Timestamps { value, echo });
         }
         let is_due =
-            self.sack && !(self.receive.reassembly.is_empty() && self.receive.duplicate.is_none());
+            self.sack && !(self.receive.reassembly.is_empty() && !self.receive.has_duplicate());
         if !is_due {
             return (options, true);
         }

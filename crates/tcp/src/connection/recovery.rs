@@ -4,6 +4,7 @@ use super::{Alarm, Connection, Context, Fin};
 use crate::output::Output;
 use crate::scoreboard::{Arrival, Delivery, Sent};
 use crate::seq::Seq;
+use alloc::boxed::Box;
 use heddle_core::Ns;
 
 /// Whether the connection recovers from loss.
@@ -21,18 +22,8 @@ pub enum Phase {
 #[derive(Debug)]
 pub struct Recovery {
     pub phase: Phase,
-    /// The phase ends when all before this is acknowledged.
-    high: Seq,
-    /// Proportional rate reduction (RFC 6937): bytes delivered and sent in this recovery, and in flight when it began.
-    delivered: u32,
-    out: u32,
-    flight: u32,
-    /// Window and threshold before the phase, and the timestamp of its first retransmission.
-    prior: Option<(u32, u32)>,
-    first_retransmit: Option<Ns>,
-    /// Retransmissions of the phase, and how many of them D-SACKs have shown to be unnecessary.
-    again: u16,
-    unnecessary: u16,
+    /// What is known of the present phase; `None` while it is [`Phase::Open`].
+    episode: Option<Box<Episode>>,
     /// The end of the data in flight when a tail loss probe was sent, and whether it was sent again.
     pub probe: Option<(Seq, bool)>,
     /// Duplicate acknowledgements, without SACK.
@@ -41,35 +32,50 @@ pub struct Recovery {
     pub last_sent: Ns,
 }
 
+/// One recovery, or one after the other without a pause.
+#[derive(Debug)]
+struct Episode {
+    /// It ends when all before this is acknowledged.
+    high: Seq,
+    /// Proportional rate reduction (RFC 6937): bytes delivered and sent in this recovery, and in flight when it began.
+    delivered: u32,
+    out: u32,
+    flight: u32,
+    /// Window and threshold before.
+    prior: (u32, u32),
+    /// When the first segment was sent again after a timeout.
+    first_retransmit: Option<Ns>,
+    /// Segments sent again, and how many of them D-SACKs have shown to be unnecessary.
+    again: u16,
+    unnecessary: u16,
+}
+
 /// Duplicate acknowledgements that mean a loss (RFC 5681, section 3.2; RFC 6675, `DupThresh`).
 const DUP_THRESHOLD: usize = 3;
 
 impl Recovery {
-    pub fn new(start: Seq) -> Recovery {
-        Recovery {
-            phase: Phase::Open,
-            high: start,
-            delivered: 0,
-            out: 0,
-            flight: 0,
-            prior: None,
-            first_retransmit: None,
-            again: 0,
-            unnecessary: 0,
-            probe: None,
-            dup_acks: 0,
-            last_sent: Ns::ZERO,
-        }
+    pub const fn new() -> Recovery {
+        let (phase, last_sent) = (Phase::Open, Ns::ZERO);
+        Recovery { phase, episode: None, probe: None, dup_acks: 0, last_sent }
     }
 
     /// Counts what is sent during recovery.
     pub fn sent(&mut self, length: u32) {
-        self.out = self.out.saturating_add(length);
+        if let Some(episode) = &mut self.episode {
+            episode.out = episode.out.saturating_add(length);
+        }
     }
 
     pub fn retransmitted(&mut self, sent: &Sent) {
         self.sent(u32::from(sent.length));
-        self.again = self.again.saturating_add(1);
+        if let Some(episode) = &mut self.episode {
+            episode.again = episode.again.saturating_add(1);
+        }
+    }
+
+    /// Whether all that was in flight when the phase began is acknowledged.
+    fn is_over(&self, una: Seq) -> bool {
+        self.episode.as_ref().is_some_and(|episode| !una.is_before(episode.high))
     }
 }
 
@@ -88,8 +94,7 @@ impl Connection {
         arrival: &Arrival,
         cx: &mut Context<'_>,
     ) {
-        let una = self.send.una;
-        if self.recovery.phase != Phase::Open && !una.is_before(self.recovery.high) {
+        if self.recovery.is_over(self.send.una) {
             self.leave_phase();
         }
         let lost =
@@ -126,8 +131,7 @@ impl Connection {
         }
         self.recovery.phase = Phase::Open;
         self.recovery.dup_acks = 0;
-        self.recovery.prior = None;
-        self.recovery.first_retransmit = None;
+        self.recovery.episode = None;
     }
 
     /// Looks for lost segments by RACK; returns how many bytes are newly lost.
@@ -190,28 +194,29 @@ impl Connection {
 
     fn enter_recovery(&mut self, cx: &mut Context<'_>) {
         cx.counters.recoveries += 1;
-        let flight = self.send.nxt - self.send.una;
-        self.save_window();
-        self.send.congestion.reduce(flight, u32::from(self.send.mss));
-        let recovery = &mut self.recovery;
-        (recovery.phase, recovery.high) = (Phase::Recovery, self.send.nxt);
-        (recovery.delivered, recovery.out, recovery.flight) = (0, 0, flight.max(1));
-        recovery.probe = None;
+        self.begin(Phase::Recovery, None);
     }
 
-    /// Remembers the window, in case the loss turns out to be none.
-    fn save_window(&mut self) {
-        let (congestion, recovery) = (&self.send.congestion, &mut self.recovery);
-        if recovery.prior.is_none() {
-            recovery.prior = Some((congestion.cwnd, congestion.ssthresh));
-            (recovery.again, recovery.unnecessary) = (0, 0);
-        }
+    /// Enters `phase`, and reduces the threshold. Window and threshold are remembered, in case the loss is none.
+    fn begin(&mut self, phase: Phase, first_retransmit: Option<Ns>) {
+        let (flight, mss) = (self.send.nxt - self.send.una, u32::from(self.send.mss));
+        let (congestion, recovery) = (&mut self.send.congestion, &mut self.recovery);
+        let now = (congestion.cwnd, congestion.ssthresh);
+        let prior = recovery.episode.as_ref().map_or(now, |episode| episode.prior);
+        congestion.reduce(flight, mss);
+        let (high, flight) = (self.send.nxt, flight.max(1));
+        let (delivered, out, again, unnecessary) = (0, 0, 0, 0);
+        let episode =
+            Episode { high, delivered, out, flight, prior, first_retransmit, again, unnecessary };
+        recovery.episode = Some(Box::new(episode));
+        (recovery.phase, recovery.probe) = (phase, None);
     }
 
     /// Proportional rate reduction: as much leaves the window as arrives (RFC 6937, section 3).
     fn reduce_rate(&mut self, delivered: u32, is_safe: bool) {
         let (pipe, mss) = (self.pipe(), u32::from(self.send.mss));
-        let (recovery, congestion) = (&mut self.recovery, &mut self.send.congestion);
+        let congestion = &mut self.send.congestion;
+        let Some(recovery) = &mut self.recovery.episode else { return };
         recovery.delivered = recovery.delivered.saturating_add(delivered);
         let budget = if pipe > congestion.ssthresh {
             let share = u64::from(recovery.delivered) * u64::from(congestion.ssthresh);
@@ -253,14 +258,11 @@ impl Connection {
     }
 
     fn enter_loss(&mut self, cx: &Context<'_>) {
-        let is_first = self.recovery.phase != Phase::Loss || self.timers.backoff == 0;
-        if is_first {
-            self.save_window();
-            let flight = self.send.nxt - self.send.una;
-            self.send.congestion.reduce(flight, u32::from(self.send.mss));
-            self.recovery.first_retransmit = Some(cx.now);
+        if self.recovery.phase != Phase::Loss || self.timers.backoff == 0 {
+            self.begin(Phase::Loss, Some(cx.now));
+        } else if let Some(episode) = &mut self.recovery.episode {
+            episode.high = self.send.nxt;
         }
-        (self.recovery.phase, self.recovery.high) = (Phase::Loss, self.send.nxt);
         self.recovery.probe = None;
     }
 
@@ -272,13 +274,12 @@ impl Connection {
         has_duplicate: bool,
         cx: &mut Context<'_>,
     ) {
-        let Some(prior) = self.recovery.prior else { return };
+        let Some(episode) = &self.recovery.episode else { return };
+        let Episode { prior, again, unnecessary, first_retransmit, .. } = **episode;
         let is_original = |at: Ns| arrival.echo_before.is_some_and(|before| before <= at);
-        let by_time = self.recovery.phase == Phase::Loss
-            && self.recovery.first_retransmit.is_some_and(is_original);
-        let Recovery { again, unnecessary, .. } = self.recovery;
+        let by_time = first_retransmit.is_some_and(is_original);
         let by_duplicates = has_duplicate && again > 0 && unnecessary >= again;
-        if self.recovery.phase == Phase::Open || !(by_time || by_duplicates) {
+        if !by_time && !by_duplicates {
             return;
         }
         match self.recovery.phase {
@@ -296,7 +297,9 @@ impl Connection {
     pub(super) fn duplicate_reported(&mut self, cx: &mut Context<'_>) {
         cx.counters.dsacks_in += 1;
         self.rack.duplicate(self.send.una, self.send.nxt);
-        self.recovery.unnecessary = self.recovery.unnecessary.saturating_add(1);
+        if let Some(episode) = &mut self.recovery.episode {
+            episode.unnecessary = episode.unnecessary.saturating_add(1);
+        }
     }
 
     /// Sends a tail loss probe: new data, or the last segment again (RFC 8985, section 7.3).

@@ -10,8 +10,8 @@ use crate::state::State;
 use crate::wire::{Flags, Header, SackBlocks};
 use heddle_core::Ns;
 
-/// After so long a timestamp cannot be compared any more (RFC 7323, section 5.5).
-const TIMESTAMP_LIFE: Ns = Ns::from_secs(24 * 24 * 3600);
+/// After so many seconds a timestamp cannot be compared any more (RFC 7323, section 5.5).
+const TIMESTAMP_LIFE: u32 = 24 * 24 * 3600;
 /// Acknowledgements that are not delayed after the other end lost something.
 const QUICK_ACKS: u8 = 8;
 
@@ -121,7 +121,7 @@ impl Connection {
         }
         let end = header.seq + payload.len() as u32;
         if self.sack && !end.is_after(self.receive.nxt) && !payload.is_empty() {
-            self.receive.duplicate = Some((header.seq, end));
+            self.receive.duplicate = (header.seq, end);
         }
         self.receive.quick = QUICK_ACKS;
         self.receive.ack = AckDue::Now;
@@ -145,24 +145,26 @@ impl Connection {
 
     /// Protection against wrapped sequence numbers (RFC 7323, section 5.3).
     fn has_valid_timestamp(&self, header: &Header, cx: &mut Context<'_>) -> bool {
-        let Some((recent, at)) = self.receive.timestamp else { return true };
+        if !self.receive.has_timestamps {
+            return true;
+        }
         let Some(timestamps) = header.options.timestamps else {
             // RFC 7323, section 3.2: dropped. It must not end a connection, though, so RSTs came before.
             cx.counters.old_timestamps += 1;
             return false;
         };
-        let is_old = Seq(timestamps.value).is_before(Seq(recent)) && cx.now - at < TIMESTAMP_LIFE;
+        let is_alive = seconds(cx.now).wrapping_sub(self.receive.recent_second) < TIMESTAMP_LIFE;
+        let is_old = Seq(timestamps.value).is_before(Seq(self.receive.recent)) && is_alive;
         cx.counters.old_timestamps += u64::from(is_old);
         !is_old
     }
 
     /// RFC 7323, section 4.3.
     fn note_timestamp(&mut self, header: &Header, now: Ns) {
-        if let (Some(recent), Some(timestamps)) =
-            (&mut self.receive.timestamp, header.options.timestamps)
+        if let Some(timestamps) = header.options.timestamps
             && !header.seq.is_after(self.receive.acked)
         {
-            *recent = (timestamps.value, now);
+            self.receive.note_timestamp(timestamps.value, now);
         }
     }
 
@@ -200,7 +202,7 @@ impl Connection {
         let old = if seq.is_before(receive.nxt) { receive.nxt - seq } else { 0 };
         if old > 0 {
             let end = seq + old.min(payload.len() as u32);
-            receive.duplicate = self.sack.then_some((seq, end));
+            receive.duplicate = (seq, end);
             receive.quick = QUICK_ACKS;
         }
         let payload = &payload[(old as usize).min(payload.len())..];
@@ -255,7 +257,7 @@ impl Connection {
         receive.quick = QUICK_ACKS;
         let end = seq + payload.len() as u32;
         if receive.reassembly.covers(seq, end) {
-            receive.duplicate = self.sack.then_some((seq, end));
+            receive.duplicate = (seq, end);
             cx.counters.duplicates += 1;
         }
         let limits = Limits { bytes: cx.config.max_out_of_order, ranges: cx.config.max_ranges };
@@ -306,11 +308,24 @@ impl Receiver {
         }
     }
 
+    pub(super) fn note_timestamp(&mut self, value: u32, now: Ns) {
+        (self.recent, self.recent_second) = (value, seconds(now));
+    }
+
+    /// Whether data arrived twice that no acknowledgement has named.
+    pub(super) fn has_duplicate(&self) -> bool {
+        self.duplicate.0 != self.duplicate.1
+    }
+
     /// The SACK blocks to send: a D-SACK first, then the latest ranges.
     pub(super) fn blocks(&self, most: usize, blocks: &mut SackBlocks) {
-        if let Some(duplicate) = self.duplicate {
-            blocks.push(duplicate);
+        if self.has_duplicate() {
+            blocks.push(self.duplicate);
         }
         self.reassembly.blocks(most, blocks);
     }
+}
+
+fn seconds(time: Ns) -> u32 {
+    (time.0 / 1_000_000_000) as u32
 }

@@ -5,6 +5,7 @@ use crate::config::KeepAlive;
 use crate::error::Error;
 use crate::output::Output;
 use crate::state::State;
+use alloc::boxed::Box;
 use heddle_core::Ns;
 
 /// What the retransmission timer is set for; it is one timer, as at most one of these makes sense at a time.
@@ -189,16 +190,16 @@ impl Connection {
 
     fn idle(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
         self.timers.idle_at = Ns::MAX;
-        match (self.state, self.keep_alive) {
-            (State::FinWait2, _) if !self.is_attached => self.end(None, cx),
-            (_, Some(_)) => self.probe_idle(cx, out),
-            _ => {}
+        if self.state == State::FinWait2 && !self.is_attached {
+            self.end(None, cx);
+        } else {
+            self.probe_idle(cx, out);
         }
     }
 
     /// Sends a keep-alive probe if the other end was silent for long enough (RFC 9293, section 3.8.4).
     fn probe_idle(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
-        let Some(settings) = self.keep_alive else { return };
+        let Some(settings) = self.keep_alive.as_deref().copied() else { return };
         let due = self.timers.heard_at
             + settings.idle
             + settings.interval * u64::from(self.timers.probes);
@@ -219,7 +220,7 @@ impl Connection {
 
     /// Starts or stops keep-alive probes.
     pub fn set_keep_alive(&mut self, settings: Option<KeepAlive>) {
-        self.keep_alive = settings;
+        self.keep_alive = settings.map(Box::new);
         self.start_keep_alive();
     }
 
@@ -227,7 +228,10 @@ impl Connection {
         if self.state == State::FinWait2 && !self.is_attached {
             return;
         }
-        let at = self.keep_alive.map_or(Ns::MAX, |settings| self.timers.heard_at + settings.idle);
+        let at = self
+            .keep_alive
+            .as_ref()
+            .map_or(Ns::MAX, |settings| self.timers.heard_at + settings.idle);
         self.timers.set_idle(at);
     }
 }

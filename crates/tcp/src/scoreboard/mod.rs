@@ -49,9 +49,6 @@ pub struct Scoreboard {
     hint: u32,
 }
 
-/// Above so many segments, the queue's memory is given back when it is empty.
-const KEPT: usize = 4;
-
 impl Scoreboard {
     pub const fn new() -> Scoreboard {
         Scoreboard { queue: VecDeque::new(), in_flight: 0, sacked: 0, lost: 0, hint: 0 }
@@ -263,9 +260,9 @@ impl Scoreboard {
         self.queue.insert(index + 1, rest);
     }
 
-    /// Gives memory back.
+    /// Gives memory back, if nothing is in flight.
     pub fn trim(&mut self) {
-        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+        if self.queue.is_empty() {
             self.queue = VecDeque::new();
         }
     }

@@ -23,8 +23,8 @@ pub struct Rack {
     /// The reordering window in quarters of the smallest round-trip time, and how long it stays wide.
     multiplier: u8,
     persist: u8,
-    /// A D-SACK widened the window in this round, which ends here.
-    round: Option<Seq>,
+    /// The round in which a D-SACK widened the window ends here.
+    round: Seq,
 }
 
 impl Rack {
@@ -37,7 +37,7 @@ impl Rack {
             is_reordered: false,
             multiplier: 1,
             persist: 0,
-            round: None,
+            round: start,
         }
     }
 
@@ -84,8 +84,8 @@ impl Rack {
 
     /// Widens the window, once a round trip: a retransmission was unnecessary.
     pub fn duplicate(&mut self, una: Seq, nxt: Seq) {
-        if self.round.is_none_or(|round| !una.is_before(round)) {
-            self.round = Some(nxt);
+        if !una.is_before(self.round) {
+            self.round = nxt;
             self.multiplier = self.multiplier.saturating_add(1).min(40);
             self.persist = PERSIST;
         }

@@ -235,3 +235,23 @@ impl Stack {
 fn listening_key(port: u16, address: Address) -> (u16, [u32; 4]) {
     (port, address.words())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slab::Slot;
+
+    #[test]
+    fn an_idle_connection_and_the_records_are_small() {
+        let table = Flows::ENTRY;
+        let connection = size_of::<Slot<Connection>>() + Wheel::ENTRY + table;
+        assert!(connection <= 512, "{connection} bytes for an idle connection");
+        let half_open = size_of::<Slot<HalfOpen>>() + Wheel::ENTRY + table;
+        assert!(half_open <= 144, "{half_open} bytes for a half-open connection");
+        assert!(
+            size_of::<Slot<TimeWait>>() <= 64,
+            "{} bytes in TIME_WAIT",
+            size_of::<Slot<TimeWait>>()
+        );
+    }
+}
