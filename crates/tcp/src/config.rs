@@ -37,10 +37,11 @@ pub struct Config {
     pub rto_min: Ns,
     /// The largest retransmission timeout: 120 s (RFC 6298, section 2.5: at least 60 s).
     pub rto_max: Ns,
-    /// After so long without an acknowledgement a connection has failed: 924 s (RFC 9293, section 3.8.3: at least 100 s).
+    /// After so long without an acknowledgement a connection has failed: 924 s (RFC 9293, section 3.8.3, asks for
+    /// at least 100 s).
     pub user_timeout: Ns,
-    /// The same for a connection that the application has closed: 120 s. It also limits how long such a connection probes
-    /// a closed window.
+    /// The same for a connection that the application has closed: 120 s. It also limits how long such a connection
+    /// probes a closed window.
     pub orphan_timeout: Ns,
     /// The same for a handshake: 127 s.
     pub connect_timeout: Ns,

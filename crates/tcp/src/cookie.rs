@@ -95,7 +95,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn options_survive_in_a_timestamp_that_is_not_ahead(now: u32, window_scale in proptest::option::of(0u8..15), sack: bool) {
+        fn options_survive_in_a_timestamp_that_is_not_ahead(
+            now: u32,
+            window_scale in proptest::option::of(0u8..15),
+            sack: bool,
+        ) {
             let options = CookieOptions { window_scale, sack };
             let timestamp = options.encode(now);
             prop_assert_eq!(CookieOptions::decode(timestamp), options);

@@ -1,4 +1,4 @@
-//! What a stack has to say about connections and listeners.
+//! What a stack reports about connections and listeners.
 
 use crate::id::{ConnectionId, ListenerId};
 

@@ -262,7 +262,10 @@ mod tests {
     proptest! {
         /// I1: each byte of the stream is in one place, whatever the order of arrival.
         #[test]
-        fn any_order_gives_the_stream(pieces in proptest::collection::vec((0u32..500, 1usize..80), 1..40), first in any::<u32>()) {
+        fn any_order_gives_the_stream(
+            pieces in proptest::collection::vec((0u32..500, 1usize..80), 1..40),
+            first: u32,
+        ) {
             let byte = |at: u32| (at * 7 % 251) as u8;
             let (mut pool, mut reassembly) = (Pool::new(1 << 20), Reassembly::default());
             let mut there = [false; 600];

@@ -166,7 +166,9 @@ mod tests {
     proptest! {
         /// I4, and the order of time, against a model.
         #[test]
-        fn the_wheel_agrees_with_a_sorted_list(steps in proptest::collection::vec((0u32..20, 0u64..1 << 40, 0u32..40), 0..200)) {
+        fn the_wheel_agrees_with_a_sorted_list(
+            steps in proptest::collection::vec((0u32..20, 0u64..1 << 40, 0u32..40), 0..200),
+        ) {
             let (mut wheel, mut model, mut now) = (Wheel::new(), BTreeMap::new(), 0);
             for (index, random, shift) in steps {
                 let ahead = random >> shift;

@@ -94,7 +94,13 @@ proptest! {
 
     /// I1 to I6 are asserted by the stacks on the way.
     #[test]
-    fn any_interleaving_delivers_the_streams_once(faults in faults(), seed: u64, total in 0u64..300_000, back in 0u64..300_000, small: bool) {
+    fn any_interleaving_delivers_the_streams_once(
+        faults in faults(),
+        seed: u64,
+        total in 0u64..300_000,
+        back in 0u64..300_000,
+        small: bool,
+    ) {
         let buffer = if small { 8 << 10 } else { 256 << 10 };
         let config = Config {
             rto_min: Ns::from_ms(5),
@@ -111,7 +117,8 @@ proptest! {
             there.pump(&mut pair.net);
             back.pump(&mut pair.net);
             prop_assert_eq!((there.error, back.error), (None, None));
-            prop_assert!(pair.net.step(limit), "{} {} of {} {}", there.received, back.received, there.total, back.total);
+            let received = (there.received, back.received);
+            prop_assert!(pair.net.step(limit), "{:?} of {:?}", received, (there.total, back.total));
         }
         prop_assert_eq!((there.received, back.received), (there.total, back.total));
         let state = |host: usize, id| pair.net.hosts[host].stack.info(id).unwrap().state;

@@ -83,7 +83,8 @@ impl Connection {
         self.recover(&delivery, has_advanced, &arrival, cx);
     }
 
-    /// Probes of a window that is open, and only too small, come at the timeout (RFC 9293, section 3.8.6.2.1, override).
+    /// Probes of a window that is open, and only too small, come at the timeout (RFC 9293, section
+    /// 3.8.6.2.1, override).
     fn window_answered(&mut self) {
         if self.send.window > 0 {
             self.timers.backoff = 0;

@@ -1,7 +1,8 @@
 //! A connection: what is sent, what is received, and the timers (RFC 9293, section 3.3.1).
 //!
-//! The files: `segment` takes segments in, `handshake` those of opening ends, `ack` what acknowledgements say, `recovery`
-//! what is done about loss, `path` how large segments may be, `output` builds segments, `timers` says when, `user` is the application's side.
+//! The files: `segment` takes segments in, `handshake` those of opening ends, `ack` what acknowledgements say,
+//! `recovery` what is done about loss, `path` how large segments may be, `output` builds segments, `timers` says when,
+//! `user` is the application's side.
 
 mod ack;
 mod handshake;

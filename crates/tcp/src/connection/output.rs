@@ -99,8 +99,8 @@ impl Connection {
         true
     }
 
-    /// Whether a segment of `length` of the `unsent` bytes should wait: for more data, while another small segment is in
-    /// flight (Nagle's algorithm, RFC 9293, section 3.7.4, in Minshall's form, as in Linux), or for a larger window
+    /// Whether a segment of `length` of the `unsent` bytes should wait: for more data, while another small segment is
+    /// in flight (Nagle's algorithm, RFC 9293, section 3.7.4, in Minshall's form, as in Linux), or for a larger window
     /// (section 3.8.6.2.1).
     fn is_too_small(&self, length: u32, unsent: u32) -> bool {
         let is_full = length >= u32::from(self.send.mss);
@@ -272,9 +272,8 @@ impl Connection {
             let (value, echo) = (self.timestamp(now), self.receive.recent);
             options.timestamps = Some(Timestamps { value, echo });
         }
-        let is_due =
-            self.sack && !(self.receive.reassembly.is_empty() && !self.receive.has_duplicate());
-        if !is_due {
+        let has_blocks = !self.receive.reassembly.is_empty() || self.receive.has_duplicate();
+        if !self.sack || !has_blocks {
             return (options, true);
         }
         let most = if options.timestamps.is_some() { 3 } else { 4 };

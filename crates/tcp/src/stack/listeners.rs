@@ -63,8 +63,8 @@ impl Stack {
         self.listeners.get_mut(id.index).filter(|_| is_current)
     }
 
-    /// Returns the oldest connection that waits at the listener; `None` if there is none, or the id is stale. What the
-    /// connection has to read already is reported by an event after this.
+    /// Returns the oldest connection that waits at the listener; `None` if there is none, or the id is stale. What
+    /// can be read already is reported by an event after this.
     pub fn accept(&mut self, id: ListenerId, now: Ns) -> Option<ConnectionId> {
         let connection = self.listener_mut(id)?.ready.pop_front()?;
         self.with(connection.index, now, |connection, _| connection.listener = NO_LISTENER);

@@ -150,8 +150,8 @@ impl Stack {
         self.send_bare(&answer, out);
     }
 
-    /// Takes a report of ICMP about a segment with the number `sequence` from `local` to `remote`. It is believed only if
-    /// that segment may be in flight (RFC 5927, section 4.1).
+    /// Takes a report of ICMP about a segment with the number `sequence` from `local` to `remote`. It is believed only
+    /// if that segment may be in flight (RFC 5927, section 4.1).
     pub fn icmp_error(
         &mut self,
         now: Ns,

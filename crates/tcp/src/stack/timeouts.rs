@@ -10,8 +10,8 @@ use heddle_core::Ns;
 pub(super) const SYN_ACK_TIMEOUT: Ns = Ns::from_secs(1);
 
 impl Stack {
-    /// When [`advance`](Self::advance) must be called next; `None` if no timer is set. It may be earlier than necessary,
-    /// never later. Times are rounded up to 8.2 us.
+    /// When [`advance`](Self::advance) must be called next; `None` if no timer is set. It may be earlier than
+    /// necessary, never later. Times are rounded up to 8.2 us.
     pub fn next_deadline(&self) -> Option<Ns> {
         let first = self.time_wait_order.front();
         let time_wait =

@@ -156,7 +156,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(ports in (1u16.., 1u16..), numbers: (u32, u32), flags: u8, window: u16, options in options()) {
+        fn what_is_written_is_read(
+            ports in (1u16.., 1u16..),
+            numbers: (u32, u32),
+            flags: u8,
+            window: u16,
+            options in options(),
+        ) {
             let (seq, ack, flags) = (Seq(numbers.0), Seq(numbers.1), Flags(flags));
             let (source_port, destination_port) = ports;
             let out = Outgoing { source_port, destination_port, seq, ack, flags, window, options };

@@ -134,8 +134,6 @@ pub struct Net {
     pub lost: u64,
     pub damaged: u64,
     number: u64,
-    /// Called with each segment that enters the link: the sender, and the segment.
-    pub watch: Option<Box<dyn FnMut(Ns, usize, &[u8])>>,
 }
 
 impl Net {
@@ -149,7 +147,7 @@ impl Net {
         let random = Random(seed);
         // Virtual time begins late enough for "long ago" to exist.
         let now = Ns::from_secs(1000);
-        Net { now, hosts, random, mtu: 1500, lost: 0, damaged: 0, number: 0, watch: None }
+        Net { now, hosts, random, mtu: 1500, lost: 0, damaged: 0, number: 0 }
     }
 
     /// Runs `f` with host `index`, and puts what it sends on the link.
@@ -163,9 +161,6 @@ impl Net {
     /// Puts the segments that host `index` has sent on the link.
     fn carry(&mut self, index: usize) {
         for (flow, bytes) in std::mem::take(&mut self.hosts[index].sent.segments) {
-            if let Some(watch) = &mut self.watch {
-                watch(self.now, index, &bytes);
-            }
             self.put(index, flow.local, flow.remote, bytes);
         }
     }
