@@ -90,8 +90,6 @@ fn faults() -> impl Strategy<Value = Faults> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-
     /// I1 to I6 are asserted by the stacks on the way.
     #[test]
     fn any_interleaving_delivers_the_streams_once(
