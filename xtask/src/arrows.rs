@@ -60,7 +60,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-export", &[&["heddle-core", "heddle-telemetry", "heddle-observe"]]),
     ("heddle-broker", &[&["heddle-core", "heddle-policies", "heddle-share", "heddle-sys"]]),
     ("heddle-metrics", &[&["heddle-core"]]),
-    ("heddle-netns", &[]),
+    ("heddle-netns", &[&["heddle-bpf", "heddle-sys"]]),
     ("heddle-probes", &[]),
     ("heddle-rt", &[FOUNDATIONS]),
     ("heddle-posix", &[&["heddle-rt", "heddle-arch", "heddle-core", "heddle-sync", "heddle-sys"]]),

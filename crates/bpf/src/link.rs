@@ -40,6 +40,21 @@ impl Link {
             .map(|fd| Self { fd })
     }
 
+    /// Attaches a program of type `tc` to an interface of the calling thread's network namespace, for packets that
+    /// leave it (`outgoing`) or that arrive, before all other programs there. `EINVAL` before kernel 6.6.
+    pub fn tcx(program: &Program, interface: u32, outgoing: bool) -> io::Result<Self> {
+        let attach = if outgoing { sys::BPF_TCX_EGRESS } else { sys::BPF_TCX_INGRESS };
+        let opts = sys::bpf_link_create_opts {
+            sz: size_of::<sys::bpf_link_create_opts>() as _,
+            flags: sys::BPF_F_BEFORE,
+            ..Default::default()
+        };
+        let (fd, target) = (program.as_fd().as_raw_fd(), interface.cast_signed());
+        // SAFETY: `opts` outlives the call and `opts.sz` is its size.
+        own(unsafe { sys::bpf_link_create(fd, target, attach, &raw const opts) })
+            .map(|fd| Self { fd })
+    }
+
     /// Duplicates a link that libbpf made and will close.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
         fd.try_clone_to_owned().map(|fd| Self { fd })

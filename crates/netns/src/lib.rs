@@ -2,7 +2,8 @@
 //!
 //! - **I1** Nothing outside the namespaces is changed. They are removed with their owner, even if it panics; those of a
 //!   killed process are removed when the next process creates one.
-//! - **I2** There is no `unsafe` in this crate.
+//! - **I2** A fault depends on a seed and on the number of the packet, never on time.
+//! - **I3** There is no `unsafe` in this crate.
 //!
 //! ```no_run
 //! let net = heddle_netns::Pair::new(2)?;
@@ -14,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod faults;
 mod namespace;
 mod pair;
 

@@ -101,6 +101,41 @@ impl Namespace {
     pub fn ip(&self, words: &str) -> io::Result<()> {
         run(Command::new("ip").args(["-n", &self.name]).args(words.split_whitespace()))
     }
+
+    /// Runs `tc` in it with these arguments, separated by spaces.
+    ///
+    /// # Errors
+    /// The message of `tc`.
+    pub fn tc(&self, words: &str) -> io::Result<()> {
+        run(Command::new("tc").args(["-n", &self.name]).args(words.split_whitespace()))
+    }
+
+    /// Writes a setting of its network, such as `ipv4/ip_forward`.
+    ///
+    /// # Errors
+    /// There is no such setting, or a lack of privilege.
+    pub fn set(&self, setting: &str, value: &str) -> io::Result<()> {
+        let path = Path::new("/proc/sys/net").join(setting);
+        // The folder shows the settings of the thread's own namespace.
+        self.run(|| fs::write(&path, value)).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+        })
+    }
+
+    /// Returns the index of one of its interfaces.
+    ///
+    /// # Errors
+    /// There is no interface of this name.
+    pub fn index_of(&self, interface: &str) -> io::Result<u32> {
+        let lookup = || -> io::Result<u32> {
+            let kind = rustix::net::SocketType::DGRAM;
+            let socket = rustix::net::socket(rustix::net::AddressFamily::INET, kind, None)?;
+            Ok(rustix::net::netdevice::name_to_index(&socket, interface)?)
+        };
+        self.run(lookup).map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {interface}: {error}", self.name))
+        })
+    }
 }
 
 impl Drop for Namespace {

@@ -1,7 +1,7 @@
 //! Two namespaces connected by a veth pair.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Namespace;
 use crate::namespace::run;
@@ -42,18 +42,38 @@ impl Pair {
     /// The message of `ip` or `ethtool`; usually a lack of privilege.
     pub fn new(queues: u32) -> io::Result<Self> {
         let pair = Self { near: Namespace::new()?, far: Namespace::new()? };
-        let shape = format!("numrxqueues {queues} numtxqueues {queues}");
-        let far = pair.far.name();
-        pair.near.ip(&format!(
-            "link add {NEAR} {shape} type veth peer name {FAR} {shape} netns {far}"
-        ))?;
+        pair.near.connect((NEAR, &pair.far, FAR), queues)?;
         pair.near.configure(NEAR, NEAR_MAC, (NEAR4, NEAR6))?;
         pair.far.configure(FAR, FAR_MAC, (FAR4, FAR6))?;
-        pair.near.add_neighbour(NEAR, FAR_MAC, (FAR4, FAR6))?;
-        pair.far.add_neighbour(FAR, NEAR_MAC, (NEAR4, NEAR6))?;
+        pair.introduce()?;
         Ok(pair)
     }
+
+    /// Creates a pair whose ends are connected by `middle`, which has the interfaces [`TO_NEAR`] and [`TO_FAR`]. They
+    /// are up and have no addresses.
+    pub(crate) fn through(middle: &Namespace, queues: u32) -> io::Result<Self> {
+        let pair = Self { near: Namespace::new()?, far: Namespace::new()? };
+        middle.connect((TO_NEAR, &pair.near, NEAR), queues)?;
+        middle.connect((TO_FAR, &pair.far, FAR), queues)?;
+        for interface in [TO_NEAR, TO_FAR] {
+            run(middle.command("ethtool").args(["-K", interface, "tx", "off"]))?;
+            middle.ip(&format!("link set {interface} up"))?;
+        }
+        pair.near.configure(NEAR, NEAR_MAC, (NEAR4, NEAR6))?;
+        pair.far.configure(FAR, FAR_MAC, (FAR4, FAR6))?;
+        Ok(pair)
+    }
+
+    /// Makes each end know the other's Ethernet address.
+    pub(crate) fn introduce(&self) -> io::Result<()> {
+        self.near.add_neighbour(NEAR, FAR_MAC, (FAR4.into(), FAR6.into()))?;
+        self.far.add_neighbour(FAR, NEAR_MAC, (NEAR4.into(), NEAR6.into()))
+    }
 }
+
+/// The interfaces of a namespace in the middle.
+pub(crate) const TO_NEAR: &str = "near0";
+pub(crate) const TO_FAR: &str = "far0";
 
 fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
@@ -74,11 +94,18 @@ impl Namespace {
         self.ip(&format!("link set {interface} up"))
     }
 
-    fn add_neighbour(
+    /// Connects it to another namespace by a veth pair: the name of its own end, the other namespace and its end.
+    fn connect(&self, (own, other, peer): (&str, &Namespace, &str), queues: u32) -> io::Result<()> {
+        let shape = format!("numrxqueues {queues} numtxqueues {queues}");
+        let other = other.name();
+        self.ip(&format!("link add {own} {shape} type veth peer name {peer} {shape} netns {other}"))
+    }
+
+    pub(crate) fn add_neighbour(
         &self,
         interface: &str,
         address: [u8; 6],
-        (v4, v6): (Ipv4Addr, Ipv6Addr),
+        (v4, v6): (IpAddr, IpAddr),
     ) -> io::Result<()> {
         let address = mac(address);
         self.ip(&format!("neigh replace {v4} lladdr {address} dev {interface} nud permanent"))?;

@@ -18,6 +18,7 @@ pub mod isolated;
 pub mod locked;
 pub mod memory;
 pub mod notes;
+pub mod packet;
 pub mod processes;
 pub mod scheduling;
 pub mod signal;
