@@ -168,7 +168,7 @@ impl Shared {
         let snapshot = {
             let mut current = lock(&self.current);
             *current = Arc::new(make(current.generation + 1));
-            // A sender that sees the new number early gets the older snapshot, whose own number tells it to ask again.
+            // Inside of the lock: a sender that sees the new number cannot get an older snapshot.
             self.generation.store(current.generation, Ordering::Relaxed);
             Arc::clone(&current)
         };
