@@ -55,12 +55,6 @@ impl Stack {
         })
     }
 
-    /// Whether the stack knows a connection between these ends, half open or in TIME_WAIT included.
-    pub fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        let tuple = Tuple::new(local, remote);
-        self.find(self.secret.flow(&tuple), &tuple).is_some()
-    }
-
     /// How many connections there are, half-open ones and those in TIME_WAIT not included.
     pub fn connection_count(&self) -> usize {
         self.connections.len()
