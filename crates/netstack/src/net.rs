@@ -7,6 +7,7 @@ use crate::options::{Mode, Options};
 use crate::steering::{DEPLOYERS, Protocol, Steering};
 use crate::udp::UdpSocket;
 use crate::wire::{OpenError, XskWire, open_queue};
+use heddle_sys::fork;
 use heddle_tcp::{Secret, Stack};
 use heddle_xsk as xsk;
 use rustix::rand::GetRandomFlags;
@@ -73,6 +74,8 @@ pub struct Net {
     control: Arc<Control>,
     pub(crate) steering: Arc<dyn Steering>,
     pub(crate) retired: Retired,
+    /// The process that opened it.
+    process: u32,
 }
 
 impl Net {
@@ -98,7 +101,14 @@ impl Net {
         control.on_change(Box::new(move |snapshot| {
             hooked.upgrade().iter().for_each(|steering| set_local(&**steering, snapshot));
         }));
-        Ok(Net { lanes, options, control, steering, retired: Retired::default() })
+        Ok(Net {
+            lanes,
+            options,
+            control,
+            steering,
+            retired: Retired::default(),
+            process: fork::generation(),
+        })
     }
 
     /// Returns the lanes.
@@ -123,6 +133,14 @@ impl Net {
     #[must_use]
     pub fn steering(&self) -> &dyn Steering {
         &*self.steering
+    }
+
+    /// Returns whether the calling process is the one that opened it. Rings and frames are shared with the child of a
+    /// fork, which must use nothing of it: it would send and receive for its parent.
+    #[inline]
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.process == fork::generation()
     }
 
     /// Returns whether packets to `address` can arrive at the interface: it is one of its addresses, or any.

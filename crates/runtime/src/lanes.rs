@@ -121,6 +121,18 @@ pub(crate) fn own_of(net: &Net) -> usize {
     Worker::here().map_or(0, |worker| worker.cpu().min(net.lanes().len() - 1))
 }
 
+/// Checks that the calling process may use the lanes of `net`.
+///
+/// # Errors
+/// It is the child of a fork, which shares their rings with its parent.
+#[inline]
+pub(crate) fn check(net: &Net) -> io::Result<()> {
+    if net.is_ours() { Ok(()) } else { Err(io::Error::other(OF_PARENT)) }
+}
+
+/// What a child gets to read.
+const OF_PARENT: &str = "the lanes belong to the process that has forked this one";
+
 /// Takes what has arrived in the lane of `net` that the caller uses. Preemption is off.
 pub(crate) fn take_own(net: &Net) -> bool {
     take_from(net, own_of(net))

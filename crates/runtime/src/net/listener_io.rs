@@ -50,6 +50,9 @@ struct Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
+        if !self.net.is_ours() {
+            return;
+        }
         let _guard = NoPreempt::new();
         self.net.stop_listening(clock::now(), self.local, &self.listening);
     }
@@ -57,8 +60,10 @@ impl Drop for Bound {
 
 impl Drop for ByLanes {
     fn drop(&mut self) {
-        let _guard = NoPreempt::new();
-        self.bound.listening.listener().remove_token(self.token);
+        if self.bound.net.is_ours() {
+            let _guard = NoPreempt::new();
+            self.bound.listening.listener().remove_token(self.token);
+        }
     }
 }
 
@@ -110,6 +115,7 @@ fn accept(listener: &TcpListener) -> io::Result<(StreamIo, SocketAddr)> {
 impl ByLanes {
     fn accept(&self, kernel: &TcpListener) -> io::Result<(StreamIo, SocketAddr)> {
         let Bound { net, listening, local } = &*self.bound;
+        lanes::check(net)?;
         let accepted = {
             let _guard = NoPreempt::new();
             let own = lanes::own_of(net);

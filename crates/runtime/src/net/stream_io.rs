@@ -76,12 +76,16 @@ impl Connection {
         &self,
         call: impl FnOnce(&Lane<XskWire>, Ns) -> Called<Result<R, TcpError>>,
     ) -> io::Result<R> {
+        lanes::check(&self.net)?;
         self.call(call).map_err(error)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if !self.net.is_ours() {
+            return;
+        }
         self.call(|lane, now| lane.close(now, self.id, false));
         let port = self.port.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(port) = port {
@@ -255,6 +259,7 @@ impl LaneStream {
         mut receive: impl FnMut(&Lane<XskWire>, Ns, ConnectionId) -> Result<usize, TcpError>,
     ) -> io::Result<usize> {
         let connection = &*self.0;
+        lanes::check(&connection.net)?;
         let _guard = NoPreempt::new();
         let mut attempt = || receive(connection.lane(), clock::now(), connection.id);
         let received = match attempt() {

@@ -42,15 +42,19 @@ struct Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        let _guard = NoPreempt::new();
-        self.net.unbind_udp(&self.socket);
+        if self.net.is_ours() {
+            let _guard = NoPreempt::new();
+            self.net.unbind_udp(&self.socket);
+        }
     }
 }
 
 impl Drop for ByLanes {
     fn drop(&mut self) {
-        let _guard = NoPreempt::new();
-        self.bound.socket.remove_token(self.token);
+        if self.bound.net.is_ours() {
+            let _guard = NoPreempt::new();
+            self.bound.socket.remove_token(self.token);
+        }
     }
 }
 
@@ -218,6 +222,7 @@ impl ByLanes {
         buf: &mut [u8],
         peek: bool,
     ) -> io::Result<(usize, SocketAddr)> {
+        lanes::check(&self.bound.net)?;
         let found = {
             let _guard = NoPreempt::new();
             let socket = &self.bound.socket;
@@ -265,6 +270,7 @@ impl ByLanes {
 
     fn send(&self, kernel: &UdpSocket, buf: &[u8], to: SocketAddr) -> io::Result<usize> {
         let Bound { net, socket } = &*self.bound;
+        lanes::check(net)?;
         let sent = {
             let _guard = NoPreempt::new();
             if socket.take_refusal() {
