@@ -20,6 +20,8 @@ const FOUNDATIONS: &[&str] = &[
     "heddle-share",
     "heddle-telemetry",
     "heddle-tcp",
+    "heddle-xsk",
+    "heddle-netstack",
 ];
 /// The four layers.
 const LAYERS: &[&str] = &["heddle-rt", "heddle-events", "heddle-steer", "heddle-agent"];

@@ -260,15 +260,15 @@ fn a_lane_connects_to_the_kernel() {
         let refused = runtime.run(|| TcpStream::connect((FAR4, 9001)).unwrap_err());
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let late = Duration::from_millis(50);
-        let nobody = runtime
+        let silent = runtime
             .run(|| TcpStream::connect_timeout(&([10, 77, 0, 99], 1).into(), late).unwrap_err());
-        assert_eq!(nobody.kind(), ErrorKind::TimedOut);
+        assert_eq!(silent.kind(), ErrorKind::TimedOut);
     });
 }
 
 /// Ends of connections, as each end sees the other's.
 #[test]
-fn a_reset_and_an_end_are_told_apart() {
+fn a_reset_is_no_end() {
     with_lanes("", |runtime, pair| {
         let listener = runtime.run(|| TcpListener::bind("0.0.0.0:9000")).unwrap();
         let accept = || runtime.run(|| listener.accept()).unwrap().0;

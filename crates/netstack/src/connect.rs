@@ -3,15 +3,15 @@
 use crate::control::{Resolution, Route};
 use crate::lane::{Accepted, Called, Token, Woken};
 use crate::net::Net;
+use crate::retired::Entry;
 use crate::steering::Protocol;
 use crate::tcp::TcpListener;
 use heddle_core::Ns;
 use heddle_tcp::{ConnectError, ConnectionId, ListenerId};
-use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A listener in all lanes.
 #[derive(Debug)]
@@ -43,27 +43,6 @@ pub enum Plan {
         /// The neighbour's Ethernet address is known; otherwise it was asked for.
         is_resolved: bool,
     },
-}
-
-/// Connections whose segments are their lane's by an entry of their own at XDP, and that nobody holds any more: closed
-/// outgoing ones, which still send and then wait in TIME_WAIT, and those of listeners that are gone.
-#[derive(Debug, Default)]
-pub(crate) struct Retired(Mutex<VecDeque<Entry>>);
-
-impl Retired {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The entry of a connection.
-#[derive(Debug)]
-struct Entry {
-    local: SocketAddr,
-    remote: SocketAddr,
-    lane: usize,
-    /// The kernel's socket that has the port of an outgoing connection: nobody else may have it.
-    _port: Option<OwnedFd>,
 }
 
 /// How many entries are looked at when one is added.
@@ -121,7 +100,7 @@ impl Net {
                 let (local, remote) = (of_port.local, of_port.remote);
                 // Refused if there are too many: the connection is then reset.
                 if self.steering.add_outgoing(local, remote, number as u32).is_ok() {
-                    self.retire(Entry { local, remote, lane: number, _port: None });
+                    self.retire(Entry { local, remote, lane: number, port: None });
                 }
             }
         }
@@ -191,7 +170,7 @@ impl Net {
         (local, remote): (SocketAddr, SocketAddr),
         port: OwnedFd,
     ) {
-        self.retire(Entry { local, remote, lane, _port: Some(port) });
+        self.retire(Entry { local, remote, lane, port: Some(port) });
     }
 
     fn retire(&self, entry: Entry) {
@@ -227,8 +206,7 @@ impl Net {
         frames
     }
 
-    /// Gives a segment that came to lane `wrong` to the lane that has its connection, and has the program remember that.
-    /// If none has, `wrong` answers it.
+    /// Gives a segment that came to lane `wrong` to the lane that has its connection, which the program remembers. If none has, `wrong` answers it.
     fn place(&self, wrong: usize, now: Ns, frame: &[u8]) {
         let others = (0..self.lanes.len()).filter(|number| *number != wrong);
         let placed = others.into_iter().find_map(|number| {

@@ -64,7 +64,7 @@ pub fn parse(packet: &Packet<'_>) -> Option<Error> {
         _ => return None,
     };
     let (protocol, local, remote, transport) = quoted;
-    // Whoever reports a problem of our packet reports it to the packet's sender.
+    // A problem of our packet is reported to the packet's sender.
     if local != packet.destination || !matches!(protocol, TCP | UDP) {
         return None;
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_told_apart() {
+    fn problems_are_distinguished() {
         let too_big = Some(Problem::TooBig { mtu: 1400 });
         assert_eq!(problem(&error(false, (3, 4), [0, 0, 5, 120])), too_big);
         assert_eq!(problem(&error(true, (2, 0), [0, 0, 5, 120])), too_big);

@@ -1,9 +1,9 @@
 //! The lanes of a runtime, and what they share.
 
-use crate::connect::Retired;
 use crate::control::{Control, ControlError, Snapshot};
 use crate::lane::{Lane, Token};
 use crate::options::{Mode, Options};
+use crate::retired::Retired;
 use crate::steering::{DEPLOYERS, Protocol, Steering};
 use crate::udp::UdpSocket;
 use crate::wire::{OpenError, XskWire, open_queue};

@@ -127,8 +127,8 @@ impl Path {
         self.headers() + transport
     }
 
-    /// Writes the headers of a packet of `protocol` that fills `frame`, which [`Path::frame`] sized. Returns the room of
-    /// the transport.
+    /// Writes the headers of a packet of `protocol` that fills `frame`, which has the length that [`Path::frame`]
+    /// returns. Returns the room of the transport.
     ///
     /// # Panics
     /// If the frame is shorter than its headers.
@@ -291,6 +291,10 @@ mod tests {
         Path { from, to, source: address(source), destination: address(destination) }
     }
 
+    fn bytes(length: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(any::<u8>(), length)
+    }
+
     fn datagram(path: &Path, payload: &[u8]) -> Vec<u8> {
         let mut frame = vec![0xaa; path.frame(UDP_HEADER + payload.len())];
         let transport = path.write(&mut frame, UDP);
@@ -300,12 +304,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(v6: bool, payload in proptest::collection::vec(any::<u8>(), 0..1400), pad in 0..20_usize) {
+        fn what_is_written_is_read(v6: bool, payload in bytes(0..1400), pad in 0..20_usize) {
             let path = path(v6);
             let mut frame = datagram(&path, &payload);
             frame.extend(vec![0; pad]);
             let packet = parse(&frame).unwrap();
-            prop_assert_eq!((packet.from, packet.source, packet.destination), (path.from, path.source, path.destination));
+            let ends = (packet.from, packet.source, packet.destination);
+            prop_assert_eq!(ends, (path.from, path.source, path.destination));
             prop_assert!(packet.protocol == UDP && is_checksum_right(&packet, false));
             let read = parse_udp(packet.transport).unwrap();
             prop_assert_eq!((read.source, read.destination, read.payload), (7, 9, &payload[..]));
@@ -338,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_left_to_hardware_is_told_from_a_wrong_one() {
+    fn a_checksum_left_to_hardware_is_no_wrong_one() {
         let path = path(false);
         let mut frame = datagram(&path, b"unfinished");
         let at = path.headers() + 6;

@@ -1,7 +1,7 @@
 //! The kernel's side of lanes: which packets leave the kernel, and for which lane.
 //!
-//! The steering layer implements it with a program at XDP. This crate knows no layer: whoever links both hands the
-//! implementation over ([`DEPLOYERS`]).
+//! The steering layer implements it with a program at XDP. This crate knows no layer: the crate that links both hands
+//! the implementation over ([`DEPLOYERS`]).
 
 use crate::options::Options;
 use std::error::Error;

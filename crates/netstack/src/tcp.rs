@@ -1,6 +1,6 @@
 //! TCP listeners as lanes see them: what several lanes accept for one kernel socket.
 
-use crate::lane::{Ready, Token, Woken};
+use crate::woken::{Ready, Token, Woken};
 use heddle_sync::SpinCell;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,7 +3,7 @@
 //! A socket is known to every lane, because the steering policy decides for each datagram which lane gets it. Its queue
 //! is bounded in bytes, as a kernel socket's is (`SO_RCVBUF`), and what does not fit is dropped and counted.
 
-use crate::lane::{Ready, Token, Woken};
+use crate::woken::{Ready, Token, Woken};
 use heddle_sync::SpinCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};

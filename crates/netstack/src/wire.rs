@@ -8,7 +8,7 @@ pub use xsk::{OpenError, XskHandle, XskWire, open_queue};
 
 use std::os::fd::BorrowedFd;
 
-/// A place to put frames that are to be sent.
+/// A place to put frames for sending.
 pub trait Transmit {
     /// Queues a frame of `length` bytes that `write` builds in place, from the Ethernet header on. Returns false if too
     /// many wait to be sent, or if it is too long.
@@ -28,7 +28,7 @@ pub trait Wire: Send {
     /// Returns the place for frames that are not answers.
     fn transmit(&mut self) -> &mut Self::Transmit;
 
-    /// Makes queued frames visible to whoever sends them. Returns whether it needs a [`Handle::kick`].
+    /// Makes queued frames visible to their sender. Returns whether it needs a [`Handle::kick`].
     fn publish(&mut self) -> bool;
 
     /// Returns a handle for any thread.

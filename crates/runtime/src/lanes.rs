@@ -7,7 +7,7 @@
 //! - a task on it that receives and finds nothing: it runs to completion, without a wake-up;
 //! - any worker that has nothing to run, the ticker, and the dispatcher: for a worker that computes or is blocked.
 //!
-//! That frames wait is seen in memory, without a system call, so nobody is interrupted for a ring that is empty. A
+//! That frames wait is seen in memory, without a system call, so no task is interrupted for a ring that is empty. A
 //! worker sleeps in the runtime's epoll instance, in which the descriptors of all lanes are.
 
 use crate::poller::{Poller, Registration, report};

@@ -196,7 +196,7 @@ pub fn bind_listener(addr: &SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Returns a TCP socket that has a free port of `ip`, for nobody else to take, and that address.
+/// Returns a TCP socket that has a free port of `ip`, which no other program can take, and that address.
 ///
 /// # Errors
 /// The system's: no port is free, or the address is not local.

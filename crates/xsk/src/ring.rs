@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_tells_whether_entries_wait() {
+    fn a_view_sees_whether_entries_wait() {
         let mut pair = Pair::new(4, u32::MAX);
         let pending = pair.consumer.pending();
         assert!(!pending.is_ready());

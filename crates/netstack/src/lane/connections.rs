@@ -17,16 +17,16 @@ pub(super) struct Connections {
     pub(super) stack: Stack,
     listeners: Vec<Option<Arc<TcpListener>>>,
     /// By index of the connection.
-    known: Vec<Known>,
+    known: Vec<Entry>,
     /// By index of the connection: further tokens of those that have several handles. A token whose handle is gone
-    /// reports to nobody.
+    /// reports to none.
     more: HashMap<usize, Vec<Token>>,
 }
 
 /// What a lane knows of a connection.
 #[derive(Clone, Copy, Default)]
-struct Known {
-    /// Who waits for it: 0 if nobody does, else a token plus 1.
+struct Entry {
+    /// Who waits for it: 0 if no task does, else a token plus 1.
     token: u64,
     /// The neighbour by way of which its segments go, as of `generation`.
     to: Mac,
@@ -38,7 +38,7 @@ struct Known {
 pub(super) struct Segments<'a, T> {
     transmit: &'a mut T,
     paths: &'a mut Paths,
-    known: &'a mut Vec<Known>,
+    known: &'a mut Vec<Entry>,
     counters: &'a mut Counters,
     /// The neighbour that has just sent a packet: answers may go to it while the kernel does not know a better one.
     from: Option<Mac>,
@@ -49,7 +49,7 @@ impl<T: Transmit> Segments<'_, T> {
     fn neighbour(&mut self, flow: &Flow) -> Option<Mac> {
         let Some(id) = flow.connection else { return self.look_up(flow) };
         if self.known.len() <= id.index() {
-            self.known.resize(id.index() + 1, Known::default());
+            self.known.resize(id.index() + 1, Entry::default());
         }
         // Fetches a new snapshot if there is one.
         self.paths.snapshot();
@@ -59,7 +59,7 @@ impl<T: Transmit> Segments<'_, T> {
             return Some(known.to);
         }
         let to = self.look_up(flow).or((known.generation != 0).then_some(known.to))?;
-        self.known[id.index()] = Known { to, generation, ..known };
+        self.known[id.index()] = Entry { to, generation, ..known };
         Some(to)
     }
 
@@ -160,10 +160,10 @@ impl Connections {
         self.more.entry(id.index()).or_default().push(token);
     }
 
-    /// Makes `token` the one that waits for the connection; `None` means nobody.
+    /// Makes `token` the one that waits for the connection; `None` means no task.
     pub(super) fn set_token(&mut self, id: ConnectionId, token: Option<Token>) {
         if self.known.len() <= id.index() {
-            self.known.resize(id.index() + 1, Known::default());
+            self.known.resize(id.index() + 1, Entry::default());
         }
         self.known[id.index()].token = token.map_or(0, |token| token.0 + 1);
         if token.is_none() {

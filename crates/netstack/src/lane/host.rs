@@ -64,7 +64,7 @@ impl Host {
             TCP | UDP if !packet::is_checksum_right(&packet, self.paths.snapshot().is_veth()) => {
                 self.counters.bad_checksum += 1;
             }
-            TCP if self.is_stray(&packet) => self.put_aside(frame),
+            TCP if self.is_stray(&packet) => self.keep_stray(frame),
             TCP => self.take_tcp(now, &packet, transmit),
             UDP => self.take_udp(&packet, woken),
             ICMP | ICMP6 => self.take_icmp(now, &packet, transmit, woken),
@@ -86,7 +86,7 @@ impl Host {
         self.connections.stack.has_flow(local, SocketAddr::new(packet.source, source))
     }
 
-    fn put_aside(&mut self, frame: &[u8]) {
+    fn keep_stray(&mut self, frame: &[u8]) {
         match &mut self.strays {
             Some(strays) if strays.len() < MAX_STRAYS => strays.push(frame.into()),
             _ => self.counters.strays_lost += 1,
@@ -148,7 +148,7 @@ impl Host {
         }
     }
 
-    /// The peer of a connected UDP socket has nobody at its port.
+    /// No socket has the port of a connected UDP socket's peer.
     fn refuse(&mut self, error: &icmp::Error, woken: &mut Woken) {
         for socket in self.udp.get(&error.local.port()).into_iter().flatten() {
             if socket.refuse(error.remote) {

@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //!
-//! - **I1** One thread at a time uses a lane's inside, under a spin lock that is taken with preemption off and held for
-//!   at most [`BATCH`] frames: some 5 us. What transmits frames in copy mode is done after it is released.
-//! - **I2** Nothing is woken under the lock: what became ready is collected in [`Woken`] and reported afterwards. So the
-//!   lock of a run queue may be taken while no lane is locked, and never the other way round.
+//! - **I1** One thread at a time uses a lane's inside, under a spin lock. It is taken with preemption off and held for at
+//!   most [`BATCH`] frames: some 5 us. What transmits frames in copy mode is done after it is released.
+//! - **I2** Nothing is woken under the lock: what became ready is collected in [`Woken`] and reported afterwards. So
+//!   the lock of a run queue may be taken while no lane is locked, and never the other way round.
 //! - **I3** Any thread may ask [`Lane::is_ready`]: some loads per receive queue, no lock and no system call.
 //! - **I4** Every queue is bounded and every overflow counted ([`Counters`], `heddle_tcp::Counters`).
 //! - **I5** [`Lane::deadline`] is never later than the earliest timer. It may be earlier: a timer that is set and
@@ -17,15 +17,14 @@ mod host;
 mod inner;
 #[cfg(test)]
 mod tests;
-mod woken;
 
 pub use counters::{Counters, Snapshot};
-pub use woken::{Ready, Token, Woken};
 
 use crate::paths::Routes;
 use crate::tcp::TcpListener;
 use crate::udp::UdpSocket;
 use crate::wire::{Handle, Wire};
+pub use crate::woken::{Ready, Token, Woken};
 use heddle_core::Ns;
 use heddle_sync::{SpinCell, SpinGuard};
 use heddle_tcp::{

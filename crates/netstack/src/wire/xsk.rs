@@ -36,7 +36,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub enum OpenError {
     /// Another program has an AF_XDP socket on the queue.
     #[error(
-        "receive queue {0} of the interface has an AF_XDP socket of another program; end that, or name another interface"
+        "receive queue {0} of the interface has an AF_XDP socket of another program; end that program, or name another \
+         interface"
     )]
     Busy(u32),
     /// The process may not lock that much memory.

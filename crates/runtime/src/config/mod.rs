@@ -156,8 +156,8 @@ impl RuntimeBuilder {
         Ok(self)
     }
 
-    /// Chooses the network of its sockets: the kernel's, which is the default, or lanes over AF_XDP on an interface, one
-    /// for each worker (`HEDDLE_NET`). Lanes need the feature `bypass` of the crate `heddle`, and the rights to use
+    /// Chooses the network of its sockets (`HEDDLE_NET`): the kernel's, which is the default, or lanes over AF_XDP on
+    /// an interface, one for each worker. Lanes need the feature `bypass` of the crate `heddle`, and the rights to use
     /// them; `heddle doctor` tells what an interface can do. An interface serves one runtime at a time.
     ///
     /// ```no_run

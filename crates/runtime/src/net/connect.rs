@@ -26,7 +26,7 @@ pub(super) fn begin(addr: SocketAddr, deadline: Option<Ns>) -> io::Result<Stream
     let limit = deadline.map_or(limit, |deadline| deadline.min(limit));
     match retry(Some(limit), io::ErrorKind::TimedOut, || attempt.begin()) {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => by_kernel(addr),
-        begun => begun,
+        started => started,
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn begin(addr: SocketAddr, deadline: Option<Ns>) -> io::Result<Stream
 pub(super) async fn begin_async(addr: SocketAddr) -> io::Result<StreamIo> {
     let Some(attempt) = Attempt::to(addr)? else { return by_kernel(addr) };
     match timeout_async(RESOLVES.into(), retry_async(|| attempt.begin())).await {
-        Ok(begun) => begun,
+        Ok(started) => started,
         Err(_) => by_kernel(addr),
     }
 }

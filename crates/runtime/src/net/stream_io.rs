@@ -46,7 +46,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Returns the connection `id` of `lane`, from `local` to `remote`, which the kernel's socket `port` has if it is an
+    /// Returns the connection `id` of `lane`, from `local` to `remote`. The kernel's socket `port` has the port of an
     /// outgoing one.
     pub(super) fn new(
         (net, runtime): (&Arc<Net>, WeakRuntime),
@@ -62,7 +62,7 @@ impl Connection {
         &self.net.lanes()[self.lane]
     }
 
-    /// Makes a call on the connection, and tells whoever sleeps until a timer if there is an earlier one.
+    /// Makes a call on the connection, and notifies a worker that sleeps until a timer if there is an earlier one.
     fn call<R>(&self, call: impl FnOnce(&Lane<XskWire>, Ns) -> Called<R>) -> R {
         let _guard = NoPreempt::new();
         let called = call(self.lane(), clock::now());

@@ -248,8 +248,8 @@ impl TryFrom<OwnedFd> for TcpStream {
     }
 }
 
-/// Deregisters it and puts the descriptor back into blocking mode. Fails if a lane serves the connection: the kernel has
-/// no socket of it.
+/// Deregisters it and puts the descriptor back into blocking mode. Fails if a lane serves the connection: the kernel
+/// has no socket of it.
 impl TryFrom<TcpStream> for OwnedFd {
     type Error = io::Error;
 

@@ -229,7 +229,7 @@ impl ByLanes {
             if socket.take_refusal() {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
-            // What has arrived and nobody has looked at yet needs no wake-up.
+            // What has arrived and no worker has seen yet needs no wake-up.
             match socket.receive(buf, peek) {
                 None if lanes::take_own(&self.bound.net) => socket.receive(buf, peek),
                 found => found,

@@ -139,8 +139,8 @@ impl LastSweep {
 #[cfg(test)]
 mod tests {
     use super::super::ClientLimits;
-    use std::time::Duration;
     use super::*;
+    use std::time::Duration;
 
     /// A second, and what happens just before it.
     type Moment<'a> = (u64, &'a dyn Fn(&Watch));
