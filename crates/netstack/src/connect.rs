@@ -100,7 +100,7 @@ impl Net {
                 let (local, remote) = (of_port.local, of_port.remote);
                 // Refused if there are too many: the connection is then reset.
                 if self.steering.add_outgoing(local, remote, number as u32).is_ok() {
-                    self.retire(Entry { local, remote, lane: number, port: None });
+                    self.retire(Entry { local, remote, lane: number, _port: None });
                 }
             }
         }
@@ -170,7 +170,7 @@ impl Net {
         (local, remote): (SocketAddr, SocketAddr),
         port: OwnedFd,
     ) {
-        self.retire(Entry { local, remote, lane, port: Some(port) });
+        self.retire(Entry { local, remote, lane, _port: Some(port) });
     }
 
     fn retire(&self, entry: Entry) {
@@ -206,7 +206,8 @@ impl Net {
         frames
     }
 
-    /// Gives a segment that came to lane `wrong` to the lane that has its connection, which the program remembers. If none has, `wrong` answers it.
+    /// Gives a segment that came to lane `wrong` to the lane that has its connection, and has the program remember it.
+    /// If no lane has it, `wrong` answers.
     fn place(&self, wrong: usize, now: Ns, frame: &[u8]) {
         let others = (0..self.lanes.len()).filter(|number| *number != wrong);
         let placed = others.into_iter().find_map(|number| {

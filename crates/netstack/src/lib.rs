@@ -20,6 +20,7 @@ pub mod net;
 pub mod options;
 pub mod packet;
 pub mod paths;
+pub mod pcap;
 mod retired;
 pub mod steering;
 pub mod tcp;

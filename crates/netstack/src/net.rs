@@ -93,7 +93,6 @@ impl Net {
         let steering: Arc<dyn Steering> =
             deploy(&options, lanes).map_err(NetError::Steering)?.into();
         let lanes = open_lanes(&options, lanes, &control, &*steering)?;
-        set_local(&*steering, &snapshot);
         if options.policy != BY_HASH {
             lanes.iter().for_each(Lane::keep_strays);
         }
@@ -101,6 +100,7 @@ impl Net {
         control.on_change(Box::new(move |snapshot| {
             hooked.upgrade().iter().for_each(|steering| set_local(&**steering, snapshot));
         }));
+        set_local(&*steering, &control.snapshot());
         Ok(Net {
             lanes,
             options,

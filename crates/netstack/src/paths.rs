@@ -85,7 +85,12 @@ impl Paths {
         }
         match snapshot.neighbour(next_hop) {
             Some(to) => {
-                Way::Lane { path: Path { from: snapshot.mac(), to, source, destination }, mtu }
+                let path = Path { from: snapshot.mac(), to, source, destination };
+                if !snapshot.is_maintained(next_hop) {
+                    // The kernel sees none of our packets: it would not verify that the neighbour is still there.
+                    self.routes.resolve(next_hop);
+                }
+                Way::Lane { path, mtu }
             }
             None => {
                 self.routes.resolve(next_hop);

@@ -24,5 +24,5 @@ pub(crate) struct Entry {
     pub(crate) remote: SocketAddr,
     pub(crate) lane: usize,
     /// The kernel's socket that has the port of an outgoing connection: no other program may have it.
-    pub(crate) port: Option<OwnedFd>,
+    pub(crate) _port: Option<OwnedFd>,
 }

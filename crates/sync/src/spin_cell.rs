@@ -6,8 +6,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-/// A value that one thread at a time uses, under a [`SpinLock`]. As under any such lock, holders must not be preempted by
-/// the runtime, and hold it for microseconds at most.
+/// A value under a [`SpinLock`]: a single thread uses it at a time. Holders must not be preempted by the runtime, and
+/// hold it for microseconds at most.
 #[derive(Default)]
 pub struct SpinCell<T> {
     lock: SpinLock,

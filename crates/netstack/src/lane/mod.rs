@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - **I1** One thread at a time uses a lane's inside, under a spin lock. It is taken with preemption off and held for at
-//!   most [`BATCH`] frames: some 5 us. What transmits frames in copy mode is done after it is released.
+//! - **I1** One thread at a time uses a lane's inside, under a spin lock that is taken with preemption off. It is held
+//!   for at most [`BATCH`] frames: some 5 us. What transmits frames in copy mode is done after it is released.
 //! - **I2** Nothing is woken under the lock: what became ready is collected in [`Woken`] and reported afterwards. So
 //!   the lock of a run queue may be taken while no lane is locked, and never the other way round.
 //! - **I3** Any thread may ask [`Lane::is_ready`]: some loads per receive queue, no lock and no system call.
