@@ -12,6 +12,7 @@ pub use heddle_tcp::{
     ConnectionId, Counters as TcpCounters, Error as TcpError, Info as ConnectionInfo, Shutdown,
 };
 
+pub mod capture;
 pub mod connect;
 pub mod control;
 pub mod icmp;

@@ -1,5 +1,6 @@
 //! The lanes of a runtime, and what they share.
 
+use crate::capture;
 use crate::control::{Control, ControlError, Snapshot};
 use crate::lane::{Lane, Token};
 use crate::options::{Mode, Options};
@@ -58,6 +59,9 @@ pub enum NetError {
     /// AF_XDP sockets.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The file of `pcap=`.
+    #[error("cannot record frames in `{0}`: {1}")]
+    Capture(String, #[source] io::Error),
     /// The system's random numbers.
     #[error("the system has no random numbers: {0}")]
     Random(#[source] io::Error),
@@ -93,6 +97,11 @@ impl Net {
         let steering: Arc<dyn Steering> =
             deploy(&options, lanes).map_err(NetError::Steering)?.into();
         let lanes = open_lanes(&options, lanes, &control, &*steering)?;
+        if let Some(path) = &options.pcap {
+            let captures = capture::start(path, &options.interface, lanes.len());
+            let captures = captures.map_err(|error| NetError::Capture(path.clone(), error))?;
+            lanes.iter().zip(captures).for_each(|(lane, capture)| lane.set_capture(capture));
+        }
         if options.policy != BY_HASH {
             lanes.iter().for_each(Lane::keep_strays);
         }

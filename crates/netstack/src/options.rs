@@ -49,6 +49,9 @@ pub struct Options {
     /// `allow=`, any number of times: networks whose packets to claimed ports are taken; those of others are dropped.
     /// By default all are taken. Firewall rules do not see claimed ports.
     pub allow: Vec<String>,
+    /// `pcap=`: a file in which all frames of lanes are recorded, for Wireshark and tcpdump, which do not see them. It is
+    /// overwritten.
+    pub pcap: Option<String>,
     /// `mode=`: whether the driver runs the program at XDP (`native`) or the kernel does (`generic`).
     pub mode: Mode,
     /// `rto-min=`: the shortest retransmission timeout of TCP connections.
@@ -108,6 +111,7 @@ impl Options {
             spin: Spin::For(Ns::ZERO),
             frames: None,
             allow: Vec::new(),
+            pcap: None,
             mode: Mode::Auto,
             rto_min: RTO_MIN,
         }
@@ -119,11 +123,12 @@ impl Options {
             "spin" => self.spin = value.parse()?,
             "frames" => self.frames = Some(frames(value)?),
             "allow" => self.allow.push(value.to_owned()),
+            "pcap" => self.pcap = Some(value.to_owned()),
             "mode" => self.mode = value.parse()?,
             "rto-min" => self.rto_min = rto_min(value)?,
             _ => {
                 return wrong(format!(
-                    "there is no option `{key}`; there are policy, spin, frames, allow, mode and rto-min"
+                    "there is no option `{key}`; there are policy, spin, frames, allow, pcap, mode and rto-min"
                 ));
             }
         }

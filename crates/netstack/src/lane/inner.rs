@@ -3,7 +3,9 @@
 use super::connections::Segments;
 use super::host::Host;
 use super::{Accepted, BATCH, FLUSH_PERIOD, Sent, Snapshot, Token, Woken};
+use crate::capture::{Capture, Tap};
 use crate::paths::Routes;
+use crate::pcap::Direction;
 use crate::tcp::TcpListener;
 use crate::udp::UdpSocket;
 use crate::wire::{Losses, Wire};
@@ -19,6 +21,7 @@ pub(super) struct Inner<W> {
     /// The queue of frames that are no answers.
     home: usize,
     host: Host,
+    capture: Option<Capture>,
 }
 
 impl<W: Wire> Inner<W> {
@@ -29,16 +32,19 @@ impl<W: Wire> Inner<W> {
         stack: Stack,
     ) -> Inner<W> {
         let home = number % wires.len();
-        Inner { wires, next: home, home, host: Host::new(number, routes, stack) }
+        Inner { wires, next: home, home, host: Host::new(number, routes, stack), capture: None }
     }
 
     pub(super) fn poll(&mut self, now: Ns, woken: &mut Woken) -> usize {
         let (count, mut frames) = (self.wires.len(), 0);
         for _ in 0..count {
-            let host = &mut self.host;
+            let (host, capture) = (&mut self.host, self.capture.as_ref());
             let wire = &mut self.wires[self.next];
             frames += wire.exchange(BATCH - frames, |frame, transmit| {
-                host.take(now, frame, transmit, woken);
+                if let Some(capture) = capture {
+                    capture.record(Direction::Received, frame);
+                }
+                host.take(now, frame, &mut Tap { transmit, capture }, woken);
             });
             if frames == BATCH {
                 break;
@@ -60,9 +66,14 @@ impl<W: Wire> Inner<W> {
     /// Runs `f` on the stack, with its output.
     pub(super) fn with_stack<R>(
         &mut self,
-        f: impl FnOnce(&mut Stack, &mut Segments<'_, W::Transmit>) -> R,
+        f: impl FnOnce(&mut Stack, &mut Segments<'_, Tap<'_, W::Transmit>>) -> R,
     ) -> R {
-        self.host.with_stack(self.wires[self.home].transmit(), None, f)
+        let Inner { wires, home, host, capture, .. } = self;
+        host.with_stack(&mut tap(wires, *home, capture), None, f)
+    }
+
+    pub(super) fn set_capture(&mut self, capture: Capture) {
+        self.capture = Some(capture);
     }
 
     /// Makes the lane keep segments of connections that it does not know, for [`super::Lane::take_strays`].
@@ -84,7 +95,8 @@ impl<W: Wire> Inner<W> {
         frame: &[u8],
         anyway: bool,
     ) -> Option<(SocketAddr, SocketAddr)> {
-        self.host.take_stray(now, frame, anyway, self.wires[self.home].transmit())
+        let Inner { wires, home, host, capture, .. } = self;
+        host.take_stray(now, frame, anyway, &mut tap(wires, *home, capture))
     }
 
     pub(super) fn stack(&mut self) -> &mut Stack {
@@ -129,7 +141,8 @@ impl<W: Wire> Inner<W> {
     }
 
     pub(super) fn send_udp(&mut self, socket: &UdpSocket, payload: &[u8], to: SocketAddr) -> Sent {
-        self.host.send_udp(self.wires[self.home].transmit(), socket, payload, to)
+        let Inner { wires, home, host, capture, .. } = self;
+        host.send_udp(&mut tap(wires, *home, capture), socket, payload, to)
     }
 
     /// Makes queued frames visible. Returns the queues that need a kick, as bits.
@@ -162,4 +175,13 @@ impl<W: Wire> Inner<W> {
             tcp: self.host.connections.stack.counters(),
         }
     }
+}
+
+/// Returns where frames that are no answers are put.
+fn tap<'a, W: Wire>(
+    wires: &'a mut [W],
+    home: usize,
+    capture: &'a Option<Capture>,
+) -> Tap<'a, W::Transmit> {
+    Tap { transmit: wires[home].transmit(), capture: capture.as_ref() }
 }

@@ -20,6 +20,7 @@ mod tests;
 
 pub use counters::{Counters, Snapshot};
 
+use crate::capture::{Capture, Tap};
 use crate::paths::Routes;
 use crate::tcp::TcpListener;
 use crate::udp::UdpSocket;
@@ -114,6 +115,11 @@ impl<W: Wire> Lane<W> {
         self.deadline.store(next.0, Ordering::Relaxed);
         self.leave(inner);
         frames
+    }
+
+    /// Records its frames from now on.
+    pub fn set_capture(&self, capture: Capture) {
+        self.inner.lock().set_capture(capture);
     }
 
     /// Makes the lane keep segments of connections that it does not know, for [`Lane::take_strays`]: the policy may
@@ -373,7 +379,7 @@ impl<W: Wire> Lane<W> {
     fn tcp<R>(
         &self,
         now: Ns,
-        f: impl FnOnce(&mut Stack, &mut connections::Segments<'_, W::Transmit>) -> R,
+        f: impl FnOnce(&mut Stack, &mut connections::Segments<'_, Tap<'_, W::Transmit>>) -> R,
     ) -> Called<R> {
         let (result, is_earlier) = self.call(now, |inner| inner.with_stack(f));
         Called { result, is_earlier }
