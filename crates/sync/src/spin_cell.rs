@@ -101,3 +101,44 @@ mod tests {
         assert!(cell.try_lock().is_none());
     }
 }
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::atomic::{AtomicU32, Ordering};
+    use loom::sync::Arc;
+
+    /// A lane as its owner and a helper see it: frames are counted without the lock, and taken under it. Each looks
+    /// again as long as frames wait, also if the other has the lock, who may have looked before they came.
+    struct Lane {
+        waiting: AtomicU32,
+        taken: SpinCell<u32>,
+    }
+
+    impl Lane {
+        /// Returns once nothing waits.
+        fn take(&self) {
+            while self.waiting.load(Ordering::Acquire) > 0 {
+                match self.taken.try_lock() {
+                    Some(mut taken) => *taken += self.waiting.swap(0, Ordering::AcqRel),
+                    None => loom::thread::yield_now(),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_frame_is_left_when_owner_and_helper_have_looked() {
+        loom::model(|| {
+            let lane = Arc::new(Lane { waiting: AtomicU32::new(1), taken: SpinCell::new(0) });
+            let helper = {
+                let lane = lane.clone();
+                loom::thread::spawn(move || lane.take())
+            };
+            lane.waiting.fetch_add(1, Ordering::AcqRel);
+            lane.take();
+            helper.join().unwrap();
+            assert_eq!((lane.waiting.load(Ordering::Acquire), *lane.taken.lock()), (0, 2));
+        });
+    }
+}
