@@ -47,6 +47,8 @@ pub struct Config {
     pub connect_timeout: Ns,
     /// The initial congestion window in segments, from 1: 10 (RFC 6928).
     pub initial_window: u8,
+    /// Whether the congestion window starts again after silence for a timeout (RFC 5681, section 4.1).
+    pub restart_after_idle: bool,
     /// The congestion control of new connections.
     pub congestion: Congestion,
     /// How long an acknowledgement may wait for data to go with: 40 ms (RFC 9293, section 3.8.6.3: below 500 ms).
@@ -97,6 +99,7 @@ impl Default for Config {
             orphan_timeout: Ns::from_secs(120),
             connect_timeout: Ns::from_secs(127),
             initial_window: 10,
+            restart_after_idle: true,
             congestion: Congestion::Cubic,
             delayed_ack: Ns::from_ms(40),
             nagle: true,

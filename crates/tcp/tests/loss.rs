@@ -248,6 +248,20 @@ fn what_the_other_end_forgot_is_sent_again() {
 }
 
 #[test]
+fn a_late_acknowledgement_may_bring_news() {
+    let (mut peer, id) = sending(fast(), few_options(), 8);
+    peer.pass(Ns::from_ms(10));
+    peer.ack(1, at(2));
+    peer.take();
+    (5..8).for_each(|index| peer.sack(1, at(1), &[(at(index), at(index + 1))]));
+    assert_eq!(peer.numbers().first(), Some(&(at(2), 1000)));
+    assert_eq!(
+        peer.stack.info(id).unwrap().retransmits,
+        peer.stack.counters().fast_retransmits as u32
+    );
+}
+
+#[test]
 fn sacks_of_what_was_not_sent_are_ignored() {
     let (mut peer, id) = sending(fast(), few_options(), 4);
     for block in [(at(9), at(12)), (at(3), at(2)), (0u32.wrapping_sub(50_000), 0), (at(3), at(9))] {

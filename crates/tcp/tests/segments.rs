@@ -106,6 +106,17 @@ fn the_echo_is_of_the_segment_that_advances_the_window() {
 }
 
 #[test]
+fn a_wrong_acknowledgement_leaves_the_timestamp_alone() {
+    let (mut peer, _) = Peer::accepted(Config::default(), all_options());
+    peer.timestamp = Some(200_000);
+    peer.data(1, 9999, b"injected");
+    peer.take();
+    peer.timestamp = Some(1002);
+    peer.data(1, 1, &[1; 1000]);
+    assert_eq!(peer.one().header.options.timestamps.unwrap().echo, 1002);
+}
+
+#[test]
 fn data_that_was_received_is_answered_with_a_d_sack() {
     let (mut peer, id) = Peer::accepted(Config::default(), few_options());
     peer.data(1, 1, b"0123456789");

@@ -31,6 +31,10 @@ impl Connection {
         let window = self.send.window;
         self.update_window(header);
         if ack.is_before(una) {
+            // Late, but its SACK blocks may be news.
+            if self.sack && !header.options.sack.is_empty() {
+                self.process_ack(&Header { ack: una, ..*header }, true, cx);
+            }
             return true;
         }
         let is_window_update = window != self.send.window;
@@ -61,6 +65,11 @@ impl Connection {
         let mut delivery = Delivery::default();
         if has_advanced {
             delivery = self.advance(header.ack, &arrival, cx);
+            if !self.sack {
+                // Duplicate acknowledgements have counted a segment each already.
+                let counted = u32::from(self.recovery.dup_acks) * u32::from(self.send.mss);
+                delivery.delivered = delivery.delivered.saturating_sub(counted);
+            }
         }
         self.take_sacks(header, &arrival, &mut delivery);
         if let Some(rtt) = delivery.rtt {

@@ -106,6 +106,9 @@ pub struct Sender {
     pub nodelay: bool,
     /// The end of the last small segment.
     small: Seq,
+    /// The most in flight in this round trip, which ends with the acknowledgement of this number.
+    peak: u32,
+    peak_end: Seq,
 }
 
 /// The receiving side.
@@ -129,8 +132,10 @@ pub struct Receiver {
     largest: u16,
     /// The application wants no more data.
     is_shut: bool,
-    /// Acknowledgements that are not to be delayed: the other end recovers from loss.
+    /// Acknowledgements that are not to be delayed: the other end begins, or recovers from loss. After a loss those of
+    /// small segments count as well.
     quick: u8,
+    is_quick_small: bool,
     pub buffer: Chain,
     pub reassembly: Reassembly,
     /// Both ends use timestamps. The other end's latest (`TS.Recent`), and the second in which it came.
@@ -175,8 +180,8 @@ pub struct Connection {
     close_reset: bool,
     pub error: Option<Error>,
     pub keep_alive: Option<Box<KeepAlive>>,
-    /// Challenge ACKs in this second.
-    challenges: (u32, u8),
+    /// The last bits of the second, and challenge ACKs in it.
+    challenges: (u16, u8),
     pub bytes: (u64, u64),
     pub retransmits: u32,
     black_hole: path::BlackHole,
@@ -367,6 +372,8 @@ impl Sender {
             wants_room: false,
             nodelay: !cx.config.nagle,
             small: iss,
+            peak: 0,
+            peak_end: iss,
         }
     }
 }
@@ -384,7 +391,8 @@ impl Receiver {
             has_scale: false,
             largest: 536,
             is_shut: false,
-            quick: 0,
+            quick: segment::QUICK_ACKS,
+            is_quick_small: false,
             buffer: Chain::new(),
             reassembly: Reassembly::default(),
             has_timestamps: false,

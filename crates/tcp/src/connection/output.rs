@@ -57,7 +57,8 @@ impl Connection {
         if length == 0 && !has_fin || !is_forced && !has_fin && self.is_too_small(length, unsent) {
             return false;
         }
-        if !is_forced && !self.has_quota(length) {
+        // The last segment does not wait for the congestion window, as in Linux: nothing comes after it.
+        if !is_forced && !has_fin && !self.has_quota(length) {
             self.send.is_cwnd_limited = true;
             return false;
         }
@@ -86,6 +87,7 @@ impl Connection {
         }
         self.send.board.push(Sent::new(seq, length, has_fin, cx.now));
         self.send.nxt += u32::from(length);
+        self.note_flight();
         if payload.length < u32::from(self.send.mss) {
             self.send.small = self.send.nxt;
         }
@@ -97,6 +99,15 @@ impl Connection {
             self.set_alarm(cx);
         }
         true
+    }
+
+    /// Remembers the most that was in flight in this round trip: a window is grown only if it was used (RFC 7661).
+    fn note_flight(&mut self) {
+        let send = &mut self.send;
+        let flight = send.nxt - send.una;
+        if flight > send.peak || !send.una.is_before(send.peak_end) {
+            (send.peak, send.peak_end) = (flight, send.nxt);
+        }
     }
 
     /// Whether a segment of `length` of the `unsent` bytes should wait: for more data, while another small segment is
@@ -114,7 +125,7 @@ impl Connection {
     fn restart_after_idle(&mut self, cx: &Context<'_>) {
         if self.send.board.is_empty() && self.recovery.last_sent + self.timeout(cx) < cx.now {
             let initial = u32::from(self.send.mss) * u32::from(cx.config.initial_window);
-            if self.recovery.phase == Phase::Open {
+            if self.recovery.phase == Phase::Open && cx.config.restart_after_idle {
                 self.send.congestion.restart(initial);
             }
         }
@@ -135,7 +146,9 @@ impl Connection {
         let Some(sent) = self.send.board.get(index).copied() else { return false };
         let payload = Payload { offset: sent.seq - self.send.una, length: sent.payload() };
         let fin = if sent.has_fin() { Flags::FIN } else { Flags(0) };
-        if !self.emit(sent.seq, payload, Flags::ACK.with(Flags::PSH).with(fin), cx, out) {
+        let is_last = sent.end() == self.send.nxt && self.unsent() == 0 && payload.length > 0;
+        let push = if is_last { Flags::PSH } else { Flags(0) };
+        if !self.emit(sent.seq, payload, Flags::ACK.with(push).with(fin), cx, out) {
             return false;
         }
         self.send.board.retransmitted(index, cx.now);
@@ -287,10 +300,9 @@ impl Connection {
     /// The window field, and what it offers (RFC 9293, section 3.8.6.2.2).
     fn offer(&mut self, cx: &Context<'_>) -> u16 {
         let receive = &mut self.receive;
-        let free = cx.config.receive_buffer.saturating_sub(receive.buffer.len());
+        let free = receive.room(cx.config);
         let step = (cx.config.receive_buffer / 2).min(u32::from(self.send.mss));
-        let most = u32::from(u16::MAX) << receive.shift;
-        let edge = receive.nxt + (free.min(most) >> receive.shift << receive.shift);
+        let edge = receive.nxt + (free >> receive.shift << receive.shift);
         if edge.is_after(receive.edge) && edge - receive.edge >= step {
             receive.edge = edge;
         }
@@ -305,9 +317,8 @@ impl Connection {
         if !self.state.may_receive() {
             return false;
         }
-        let buffer = cx.config.receive_buffer;
-        let free = buffer.saturating_sub(receive.buffer.len());
-        let edge = receive.nxt + free;
+        let buffer = cx.config.receive_buffer.min(receive.largest_window());
+        let edge = receive.nxt + receive.room(cx.config);
         let gain = if edge.is_after(receive.edge) { edge - receive.edge } else { 0 };
         gain >= buffer / 2 || gain >= 2 * u32::from(self.send.mss) && gain >= buffer / 4
     }

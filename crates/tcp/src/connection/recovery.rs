@@ -111,10 +111,9 @@ impl Connection {
     }
 
     fn grow(&mut self, delivered: u32, now: Ns) {
-        // A window that was not used is not known to be good (RFC 7661).
+        let congestion = &self.send.congestion;
         let is_used = self.send.is_cwnd_limited
-            || self.send.congestion.is_slow_start()
-                && (self.pipe() + delivered) * 2 > self.send.congestion.cwnd;
+            || congestion.is_slow_start() && congestion.cwnd < 2 * self.send.peak;
         if delivered > 0 && is_used {
             let srtt = self.send.rtt.smoothed().unwrap_or(Ns::ZERO);
             self.send.congestion.acknowledged(delivered, u32::from(self.send.mss), now, srtt);

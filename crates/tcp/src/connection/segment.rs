@@ -1,6 +1,7 @@
 //! Segments of a connection that is synchronised (RFC 9293, section 3.10.7.4).
 
 use super::{AckDue, Connection, Context, Receiver};
+use crate::config::Config;
 use crate::error::Error;
 use crate::event::READABLE;
 use crate::output::Output;
@@ -12,8 +13,10 @@ use heddle_core::Ns;
 
 /// After so many seconds a timestamp cannot be compared any more (RFC 7323, section 5.5).
 const TIMESTAMP_LIFE: u32 = 24 * 24 * 3600;
-/// Acknowledgements that are not delayed after the other end lost something.
-const QUICK_ACKS: u8 = 8;
+/// Acknowledgements that are not delayed while the other end probes for its window, as in Linux.
+pub(super) const QUICK_ACKS: u8 = 8;
+/// Segments from this payload on are full: smaller ones are probably requests, whose replies acknowledge them.
+const FULL: usize = 536;
 
 impl Connection {
     /// Takes one segment.
@@ -49,11 +52,12 @@ impl Connection {
         if !self.has_valid_timestamp(header, cx) {
             return self.answer_duplicate(header, payload, cx, out);
         }
-        self.note_timestamp(header, cx.now);
         self.timers.heard(cx.now);
         if !self.acknowledge(header, payload, cx, out) {
             return;
         }
+        // Not before: a segment with a wrong acknowledgement must not change anything.
+        self.note_timestamp(header, cx.now);
         if !payload.is_empty() {
             self.take_payload(header.seq, payload, cx, out);
         }
@@ -123,14 +127,14 @@ impl Connection {
         if self.sack && !end.is_after(self.receive.nxt) && !payload.is_empty() {
             self.receive.duplicate = (header.seq, end);
         }
-        self.receive.quick = QUICK_ACKS;
+        self.receive.acknowledge_quickly();
         self.receive.ack = AckDue::Now;
         self.transmit(cx, out);
     }
 
     /// Sends an acknowledgement that a wrong segment asks for, unless there were many.
     pub(super) fn challenge(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
-        let second = (cx.now.0 / 1_000_000_000) as u32;
+        let second = seconds(cx.now) as u16;
         if self.challenges.0 != second {
             self.challenges = (second, 0);
         }
@@ -179,7 +183,7 @@ impl Connection {
         if !self.state.may_receive() {
             return;
         }
-        if self.receive.is_shut && !self.is_attached {
+        if !self.is_attached {
             // Data for an application that is gone (RFC 9293, section 3.10.4; RFC 1122, section 4.2.2.13).
             self.send_reset(cx, out);
             return self.end(Some(Error::Reset), cx);
@@ -203,7 +207,7 @@ impl Connection {
         if old > 0 {
             let end = seq + old.min(payload.len() as u32);
             receive.duplicate = (seq, end);
-            receive.quick = QUICK_ACKS;
+            receive.acknowledge_quickly();
         }
         let payload = &payload[(old as usize).min(payload.len())..];
         let seq = seq + old;
@@ -219,8 +223,7 @@ impl Connection {
 
     fn take_in_order(&mut self, payload: &[u8], cx: &mut Context<'_>) {
         let receive = &mut self.receive;
-        let taken =
-            if receive.is_shut { payload.len() } else { receive.buffer.push(cx.pool, payload) };
+        let taken = receive.buffer.push(cx.pool, payload);
         cx.counters.memory_drops += u64::from(taken < payload.len());
         receive.nxt += taken as u32;
         let mut count = taken as u32;
@@ -232,16 +235,17 @@ impl Connection {
         }
         cx.counters.bytes_in += u64::from(count);
         self.bytes.0 += u64::from(count);
-        self.schedule_ack(is_filling || taken < payload.len(), cx);
+        self.schedule_ack(payload.len(), is_filling || taken < payload.len(), cx);
         self.raise(READABLE);
     }
 
     /// Every second full segment is acknowledged at once, and what fills a gap (RFC 5681, section 4.2).
-    fn schedule_ack(&mut self, is_urgent: bool, cx: &Context<'_>) {
+    fn schedule_ack(&mut self, payload: usize, is_urgent: bool, cx: &Context<'_>) {
         let receive = &mut self.receive;
         let unacked = receive.nxt - receive.acked;
-        let is_quick = receive.quick > 0;
-        receive.quick = receive.quick.saturating_sub(1);
+        let is_full = payload >= FULL || receive.is_quick_small;
+        let is_quick = receive.quick > 0 && is_full;
+        receive.quick -= u8::from(is_quick);
         if is_urgent || is_quick || unacked >= 2 * u32::from(receive.largest) {
             receive.ack = AckDue::Now;
         } else if receive.ack == AckDue::None {
@@ -254,7 +258,7 @@ impl Connection {
         cx.counters.out_of_order += 1;
         let receive = &mut self.receive;
         receive.ack = AckDue::Now;
-        receive.quick = QUICK_ACKS;
+        receive.acknowledge_quickly();
         let end = seq + payload.len() as u32;
         if receive.reassembly.covers(seq, end) {
             receive.duplicate = (seq, end);
@@ -306,6 +310,21 @@ impl Receiver {
             (_, 0) => seq == self.nxt,
             _ => contains(seq) || contains(seq + (length - 1)),
         }
+    }
+
+    /// The largest window that the field can say.
+    pub(super) fn largest_window(&self) -> u32 {
+        u32::from(u16::MAX) << self.shift
+    }
+
+    /// How much more may be received than was read.
+    pub(super) fn room(&self, config: &Config) -> u32 {
+        config.receive_buffer.saturating_sub(self.buffer.len()).min(self.largest_window())
+    }
+
+    /// The other end recovers from loss: it should hear soon.
+    fn acknowledge_quickly(&mut self) {
+        (self.quick, self.is_quick_small) = (QUICK_ACKS, true);
     }
 
     pub(super) fn note_timestamp(&mut self, value: u32, now: Ns) {

@@ -133,10 +133,9 @@ impl Connection {
         self.transmit(cx, out);
     }
 
-    /// Takes no more data for the application; what arrives is acknowledged and dropped, as in Linux.
-    pub fn shutdown_read(&mut self, cx: &mut Context<'_>) {
+    /// Reads find the end of the stream after what has arrived and do not wait any more, as in Linux.
+    pub fn shutdown_read(&mut self) {
         self.receive.is_shut = true;
-        self.receive.buffer.clear(cx.pool);
         self.raise(crate::event::READABLE);
     }
 
@@ -163,7 +162,6 @@ impl Connection {
         {
             return self.abort(cx, out);
         }
-        self.receive.is_shut = true;
         self.shutdown_write(cx, out);
         if self.state == State::FinWait2 {
             self.timers.set_idle(cx.now + cx.config.fin_wait);

@@ -12,7 +12,7 @@ use heddle_core::Ns;
 /// Which direction is shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// The application reads no more.
+    /// Reads do not wait any more: they find what has arrived, then the end of the stream.
     Read,
     /// The application writes no more: the other end finds the end of the stream after what was written.
     Write,
@@ -107,7 +107,7 @@ impl Stack {
     ) -> Result<(), Error> {
         self.call(id, now, |connection, cx| {
             if how != Shutdown::Write {
-                connection.shutdown_read(cx);
+                connection.shutdown_read();
             }
             if how != Shutdown::Read {
                 connection.shutdown_write(cx, out);
