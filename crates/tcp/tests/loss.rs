@@ -248,7 +248,7 @@ fn what_the_other_end_forgot_is_sent_again() {
 }
 
 #[test]
-fn a_late_acknowledgement_may_bring_news() {
+fn sacks_in_a_late_acknowledgement_count() {
     let (mut peer, id) = sending(fast(), few_options(), 8);
     peer.pass(Ns::from_ms(10));
     peer.ack(1, at(2));

@@ -31,7 +31,7 @@ impl Connection {
         let window = self.send.window;
         self.update_window(header);
         if ack.is_before(una) {
-            // Late, but its SACK blocks may be news.
+            // It is late, but what its SACK blocks say may be new.
             if self.sack && !header.options.sack.is_empty() {
                 self.process_ack(&Header { ack: una, ..*header }, true, cx);
             }

@@ -2,7 +2,7 @@
 //!
 //! The files: `segment` takes segments in, `handshake` those of opening ends, `ack` what acknowledgements say,
 //! `recovery` what is done about loss, `path` how large segments may be, `output` builds segments, `timers` says when,
-//! `user` is the application's side.
+//! `sides` has the two directions, `user` is the application's side.
 
 mod ack;
 mod handshake;
@@ -10,20 +10,19 @@ mod output;
 mod path;
 mod recovery;
 mod segment;
+mod sides;
 mod timers;
 mod user;
 
 use crate::address::Tuple;
-use crate::buffer::{Chain, Cursor, Pool};
+use crate::buffer::Pool;
 use crate::checksum::Sum;
 use crate::config::{Config, KeepAlive};
 use crate::congestion::Window;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::id::ConnectionId;
-use crate::reassembly::Reassembly;
-use crate::rtt::Rtt;
-use crate::scoreboard::{Rack, Scoreboard};
+use crate::scoreboard::Rack;
 use crate::seq::Seq;
 use crate::state::State;
 use crate::wire::TIMESTAMPS;
@@ -32,6 +31,7 @@ use heddle_core::Ns;
 
 pub use handshake::send_header;
 pub use recovery::Phase;
+pub use sides::{AckDue, Fin, Receiver, Sender};
 pub use timers::Alarm;
 
 /// What a connection needs of its stack.
@@ -58,92 +58,6 @@ pub struct Agreed {
     pub sack: bool,
     /// The other end's last timestamp, if both use them.
     pub timestamp: Option<u32>,
-}
-
-/// Whether our FIN was asked for, and sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fin {
-    None,
-    Queued,
-    Sent,
-}
-
-/// Whether an acknowledgement is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AckDue {
-    None,
-    /// It may wait for data to go with.
-    Delayed,
-    Now,
-}
-
-/// The sending side.
-#[derive(Debug)]
-pub struct Sender {
-    /// The first number not acknowledged, which is that of the first byte in `buffer`.
-    pub una: Seq,
-    /// The next number to be sent.
-    pub nxt: Seq,
-    /// The other end's window in bytes, and the largest it ever was.
-    pub window: u32,
-    pub max_window: u32,
-    /// The segment that the window is from: its number and acknowledgement.
-    wl: (Seq, Seq),
-    /// Payload of the largest segment.
-    pub mss: u16,
-    shift: u8,
-    pub fin: Fin,
-    pub buffer: Chain,
-    /// Where the buffer was read last.
-    cursor: Cursor,
-    pub board: Scoreboard,
-    pub rtt: Rtt,
-    pub congestion: Window,
-    /// The window, not the application, limited what was sent.
-    is_cwnd_limited: bool,
-    /// The application met a full buffer.
-    wants_room: bool,
-    pub nodelay: bool,
-    /// The end of the last small segment.
-    small: Seq,
-    /// The most in flight in this round trip, which ends with the acknowledgement of this number.
-    peak: u32,
-    peak_end: Seq,
-}
-
-/// The receiving side.
-#[derive(Debug)]
-pub struct Receiver {
-    /// The next number expected.
-    pub nxt: Seq,
-    /// The end of the window offered.
-    edge: Seq,
-    /// What the last segment sent acknowledged.
-    acked: Seq,
-    shift: u8,
-    ack: AckDue,
-    /// The number of the other end's FIN, if it came; all before it may not have come yet.
-    fin: Option<Seq>,
-    /// All up to the FIN was received.
-    pub is_finished: bool,
-    /// Both ends scale their windows.
-    has_scale: bool,
-    /// The largest payload received: half of what is acknowledged at once.
-    largest: u16,
-    /// The application wants no more data.
-    is_shut: bool,
-    /// Acknowledgements that are not to be delayed: the other end begins, or recovers from loss. After a loss those of
-    /// small segments count as well.
-    quick: u8,
-    is_quick_small: bool,
-    pub buffer: Chain,
-    pub reassembly: Reassembly,
-    /// Both ends use timestamps. The other end's latest (`TS.Recent`), and the second in which it came.
-    has_timestamps: bool,
-    recent: u32,
-    recent_second: u32,
-    /// Data that arrived twice (RFC 2883); empty if there is none.
-    duplicate: (Seq, Seq),
 }
 
 /// A connection.
@@ -350,55 +264,4 @@ impl Connection {
 /// The clock of timestamps with `offset`: milliseconds.
 pub fn timestamp(now: Ns, offset: u32) -> u32 {
     ((now.0 / 1_000_000) as u32).wrapping_add(offset)
-}
-
-impl Sender {
-    fn new(iss: Seq, mss: u16, cx: &Context<'_>) -> Sender {
-        Sender {
-            una: iss,
-            nxt: iss,
-            window: 0,
-            max_window: 0,
-            wl: (iss, iss),
-            mss,
-            shift: 0,
-            fin: Fin::None,
-            buffer: Chain::new(),
-            cursor: Cursor::default(),
-            board: Scoreboard::new(),
-            rtt: Rtt::new(),
-            congestion: Window::new(cx.config.congestion, u32::from(mss), cx.config.initial_window),
-            is_cwnd_limited: false,
-            wants_room: false,
-            nodelay: !cx.config.nagle,
-            small: iss,
-            peak: 0,
-            peak_end: iss,
-        }
-    }
-}
-
-impl Receiver {
-    fn new() -> Receiver {
-        Receiver {
-            nxt: Seq(0),
-            edge: Seq(0),
-            acked: Seq(0),
-            shift: 0,
-            ack: AckDue::None,
-            fin: None,
-            is_finished: false,
-            has_scale: false,
-            largest: 536,
-            is_shut: false,
-            quick: segment::QUICK_ACKS,
-            is_quick_small: false,
-            buffer: Chain::new(),
-            reassembly: Reassembly::default(),
-            has_timestamps: false,
-            recent: 0,
-            recent_second: 0,
-            duplicate: (Seq(0), Seq(0)),
-        }
-    }
 }
