@@ -70,6 +70,8 @@ pub struct Connection {
     /// It is in the stack's list of events; of refused output.
     pub has_event: bool,
     pub is_queued: bool,
+    /// It is in the list of writers that wait for memory.
+    pub is_starved: bool,
     /// The output refused a segment.
     pub is_blocked: bool,
     /// Segments lead to it.
@@ -145,6 +147,7 @@ impl Connection {
             events: 0,
             has_event: false,
             is_queued: false,
+            is_starved: false,
             is_blocked: false,
             is_registered: false,
             is_attached: true,

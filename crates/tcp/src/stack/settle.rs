@@ -27,6 +27,7 @@ impl Stack {
             connection.timers.armed = deadline;
             self.timers.arm(index, now, deadline);
         }
+        debug_assert!(connection.timers.armed <= connection.timers.deadline(), "I4");
         let is_over = matches!(connection.state, State::Closed | State::TimeWait);
         let is_starved = connection.wants_room() && !self.pool.has_room();
         if is_over || is_starved || !self.starved.is_empty() {
@@ -38,10 +39,10 @@ impl Stack {
     fn settle_rare(&mut self, index: u32, is_over: bool, now: Ns) {
         if is_over {
             self.retire(index, now);
-        } else if let Some(connection) = self.connections.get(index)
+        } else if let Some(connection) = self.connections.get_mut(index)
             && connection.wants_room()
             && !self.pool.has_room()
-            && !self.starved.contains(&connection.id)
+            && !core::mem::replace(&mut connection.is_starved, true)
         {
             self.starved.push_back(connection.id);
         }
@@ -56,6 +57,7 @@ impl Stack {
         let Some(connection) = self.connections.get_mut(id.index).filter(|c| c.id == id) else {
             return;
         };
+        connection.is_starved = false;
         connection.memory_freed();
         if connection.events != 0 && !connection.has_event && connection.is_attached {
             connection.has_event = true;
