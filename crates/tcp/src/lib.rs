@@ -106,5 +106,5 @@ pub use info::{Info, ListenerInfo};
 pub use output::{Flow, Output};
 pub use secret::Secret;
 pub use seq::Seq;
-pub use stack::{IcmpError, Shutdown, Stack};
+pub use stack::{IcmpError, Progress, Shutdown, Stack};
 pub use state::State;

@@ -122,6 +122,14 @@ impl<T> Slab<T> {
     }
 }
 
+impl<T> Slab<T> {
+    /// The values in `count` slots from slot `first` on, and whether there are slots behind these.
+    pub fn part(&self, first: usize, count: usize) -> (impl Iterator<Item = &T>, bool) {
+        let values = (first..first.saturating_add(count)).filter_map(|slot| self.get(slot as u32));
+        (values, first.saturating_add(count) < self.chunks.len() * CHUNK)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

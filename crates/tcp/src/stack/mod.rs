@@ -27,6 +27,7 @@ use core::net::SocketAddr;
 use heddle_core::Ns;
 
 pub use user::Shutdown;
+pub use view::Progress;
 
 /// A report of ICMP about a segment that was sent (RFC 5927).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

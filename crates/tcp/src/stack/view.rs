@@ -4,11 +4,31 @@ use super::Stack;
 use crate::address::Tuple;
 use crate::connection::Connection;
 use crate::error::Error;
+use crate::half_open::HalfOpen;
 use crate::id::{ConnectionId, ListenerId};
 use crate::info::{Info, ListenerInfo};
 use crate::state::State;
+use crate::time_wait::TimeWait;
 use core::net::SocketAddr;
 use heddle_core::Ns;
+
+/// How far [`Stack::next_connections`] has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    table: Table,
+    slot: usize,
+}
+
+/// Where connections are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Table {
+    #[default]
+    Connections,
+    HalfOpen,
+    TimeWaits,
+    /// All were seen.
+    End,
+}
 
 impl Stack {
     /// The state of one connection.
@@ -23,14 +43,46 @@ impl Stack {
     /// All connections: those that were closed and are not over, half-open ones and those in TIME_WAIT included.
     pub fn connections(&self) -> impl Iterator<Item = Info> {
         let full = self.connections.iter().map(|(_, connection)| self.describe(connection));
-        let half = self.half_open.iter().map(|(_, half)| Info {
-            mss: half.mss,
-            ..Info::of_record(half.tuple.local_addr(), half.tuple.remote_addr(), State::SynReceived)
-        });
-        let old = self.time_waits.iter().map(|(_, record)| {
-            Info::of_record(record.tuple.local_addr(), record.tuple.remote_addr(), State::TimeWait)
-        });
+        let half = self.half_open.iter().map(|(_, half)| half.into());
+        let old = self.time_waits.iter().map(|(_, record)| record.into());
         full.chain(half).chain(old)
+    }
+
+    /// Passes the connections in the next `slots` places to `each`: [`Stack::connections`] in steps of bounded length,
+    /// between which the stack may change. Returns false if these were the last.
+    ///
+    /// A connection that exists all the time is passed once. One that is closed meanwhile may be passed again, in
+    /// TIME_WAIT.
+    pub fn next_connections(
+        &self,
+        progress: &mut Progress,
+        slots: usize,
+        mut each: impl FnMut(Info),
+    ) -> bool {
+        let first = progress.slot;
+        let (next, more) = match progress.table {
+            Table::Connections => {
+                let (part, more) = self.connections.part(first, slots);
+                part.for_each(|connection| each(self.describe(connection)));
+                (Table::HalfOpen, more)
+            }
+            Table::HalfOpen => {
+                let (part, more) = self.half_open.part(first, slots);
+                part.for_each(|half| each(half.into()));
+                (Table::TimeWaits, more)
+            }
+            Table::TimeWaits => {
+                let (part, more) = self.time_waits.part(first, slots);
+                part.for_each(|record| each(record.into()));
+                (Table::End, more)
+            }
+            Table::End => return false,
+        };
+        match more {
+            true => progress.slot += slots,
+            false => *progress = Progress { table: next, slot: 0 },
+        }
+        progress.table != Table::End
     }
 
     /// Whether segments from `remote` to `local` belong to a connection, a half-open one or one in TIME_WAIT. A segment
@@ -105,5 +157,19 @@ impl Stack {
                 connection.state,
             )
         }
+    }
+}
+
+impl From<&HalfOpen> for Info {
+    fn from(half: &HalfOpen) -> Info {
+        let (local, remote) = (half.tuple.local_addr(), half.tuple.remote_addr());
+        Info { mss: half.mss, ..Info::of_record(local, remote, State::SynReceived) }
+    }
+}
+
+impl From<&TimeWait> for Info {
+    fn from(record: &TimeWait) -> Info {
+        let (local, remote) = (record.tuple.local_addr(), record.tuple.remote_addr());
+        Info::of_record(local, remote, State::TimeWait)
     }
 }
