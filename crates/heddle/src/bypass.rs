@@ -44,6 +44,13 @@ impl Steering for Program {
         self.0.queues()
     }
 
+    fn mode(&self) -> Mode {
+        match self.0.mode() {
+            xdp::Mode::Native => Mode::Native,
+            xdp::Mode::Generic => Mode::Generic,
+        }
+    }
+
     fn put_socket(&self, lane: u32, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         self.0.put_socket(lane, queue, socket)
     }

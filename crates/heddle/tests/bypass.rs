@@ -6,6 +6,7 @@ use heddle::netstack::lane::Counters;
 use heddle_netns::{FAR4, FAR6, NEAR, NEAR4, NEAR6, Pair};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -413,4 +414,76 @@ fn what_is_wrong_is_said() {
     says(&format!("xdp:{NEAR}"), NEAR);
     let second = build(&format!("auto:{NEAR}")).unwrap();
     assert!(first.network().is_some() && second.network().is_none());
+}
+
+/// Returns what this process answers to `question` about its lanes: the lines.
+fn diag(question: &str) -> Vec<String> {
+    let own = format!("{}-", std::process::id());
+    let entries = std::fs::read_dir(heddle::netstack::diag::folder()).unwrap().flatten();
+    let mut sockets = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&own));
+    let mut socket = UnixStream::connect(sockets.next().expect("a socket").path()).unwrap();
+    assert!(sockets.next().is_none(), "one network");
+    socket.write_all(question.as_bytes()).unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn other_processes_can_list_the_sockets() {
+    with_lanes("", |runtime, pair| {
+        let udp = runtime.run(|| UdpSocket::bind("0.0.0.0:9000")).unwrap();
+        let server = serve_echo(runtime, "0.0.0.0:9001");
+        let mut client = connect(pair, (NEAR4, server.port()).into());
+        client.write_all(b"hello").unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+        let lines = diag("sockets\n");
+        let has = |parts: &[&str]| {
+            let has_all = |line: &&String| parts.iter().all(|part| line.contains(part));
+            assert!(lines.iter().any(|line| has_all(&line)), "{parts:?} in {lines:#?}");
+        };
+        has(&["\"is\":\"net\"", "\"schema\":1", NEAR, "\"lanes\":2", "\"policy\":\"hash\""]);
+        has(&["\"is\":\"udp\"", "\"local\":\"0.0.0.0:9000\"", "\"remote\":null"]);
+        for lane in ["\"lane\":0", "\"lane\":1"] {
+            has(&["\"is\":\"listener\"", lane, "\"local\":\"0.0.0.0:9001\""]);
+        }
+        let remote = format!("\"remote\":\"{}\"", client.local_addr().unwrap());
+        has(&["\"is\":\"connection\"", "\"state\":\"ESTAB\"", &remote, "\"bytes_received\":5"]);
+        assert_eq!(lines.last().unwrap(), "{\"is\":\"end\"}");
+
+        let lines = diag("counters");
+        for of in ["packets", "losses", "tcp", "control", "xdp"] {
+            let of = format!("\"of\":\"{of}\"");
+            assert!(lines.iter().any(|line| line.contains(&of)), "{of} in {lines:#?}");
+        }
+        assert_eq!(lines.last().unwrap(), "{\"is\":\"end\"}");
+        assert!(diag("nonsense").is_empty());
+        drop(udp);
+        assert!(!diag("sockets").iter().any(|line| line.contains("\"udp\"")));
+    });
+    let own = format!("{}-", std::process::id());
+    let left = std::fs::read_dir(heddle::netstack::diag::folder()).into_iter().flatten().flatten();
+    assert!(!left.into_iter().any(|one| one.file_name().to_string_lossy().starts_with(&own)));
+}
+
+/// A client that does not read keeps neither the lanes nor the runtime's end waiting.
+#[test]
+fn a_client_that_does_not_read_holds_nothing_up() {
+    let mut silent = None;
+    with_lanes("", |runtime, pair| {
+        let own = format!("{}-", std::process::id());
+        let entries = std::fs::read_dir(heddle::netstack::diag::folder()).unwrap().flatten();
+        let mut sockets = entries.map(|entry| entry.path());
+        let is_own = |path: &std::path::PathBuf| {
+            path.file_name().unwrap().to_string_lossy().starts_with(&own)
+        };
+        let path = sockets.find(is_own).unwrap();
+        // It neither asks nor reads, and neither do those behind it.
+        silent = Some([(); 8].map(|()| UnixStream::connect(&path).unwrap()));
+        let server = serve_echo(runtime, "0.0.0.0:9000");
+        let mut client = connect(pair, (NEAR4, server.port()).into());
+        client.write_all(b"hello").unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+    });
+    drop(silent);
 }

@@ -15,6 +15,7 @@ pub use heddle_tcp::{
 pub mod capture;
 pub mod connect;
 pub mod control;
+pub mod diag;
 pub mod icmp;
 pub mod lane;
 pub mod net;

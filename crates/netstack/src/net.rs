@@ -16,7 +16,7 @@ use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Memory for the frames of all lanes, in bytes, unless the options say how many there are.
 const FRAME_MEMORY: u64 = 256 << 20;
@@ -80,6 +80,8 @@ pub struct Net {
     pub(crate) retired: Retired,
     /// The process that opened it.
     process: u32,
+    /// All that are bound: lanes know them, too, but their locks are not for those who only look.
+    udp: Mutex<Vec<Arc<UdpSocket>>>,
 }
 
 impl Net {
@@ -117,6 +119,7 @@ impl Net {
             steering,
             retired: Retired::default(),
             process: fork::generation(),
+            udp: Mutex::default(),
         })
     }
 
@@ -176,6 +179,7 @@ impl Net {
             self.lanes.iter().for_each(|lane| lane.remove_udp(&bound));
             return Err(error);
         }
+        self.udp().push(Arc::clone(&bound));
         Ok(bound)
     }
 
@@ -183,6 +187,17 @@ impl Net {
     pub fn unbind_udp(&self, socket: &Arc<UdpSocket>) {
         self.release(Protocol::Udp, socket.local());
         self.lanes.iter().for_each(|lane| lane.remove_udp(socket));
+        self.udp().retain(|other| !Arc::ptr_eq(other, socket));
+    }
+
+    /// Returns the UDP sockets that are bound. The caller holds preemption off, or is no worker.
+    #[must_use]
+    pub fn udp_sockets(&self) -> Vec<Arc<UdpSocket>> {
+        self.udp().clone()
+    }
+
+    fn udp(&self) -> MutexGuard<'_, Vec<Arc<UdpSocket>>> {
+        self.udp.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn claim(

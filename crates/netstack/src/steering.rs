@@ -3,7 +3,7 @@
 //! The steering layer implements it with a program at XDP. This crate knows no layer: the crate that links both hands
 //! the implementation over ([`DEPLOYERS`]).
 
-use crate::options::Options;
+use crate::options::{Mode, Options};
 use std::error::Error;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +23,9 @@ pub enum Protocol {
 pub trait Steering: Send + Sync {
     /// Returns the number of receive queues of the interface.
     fn queues(&self) -> u32;
+
+    /// Returns who runs the program: the driver, or the kernel after it.
+    fn mode(&self) -> Mode;
 
     /// Makes `socket`, an AF_XDP socket on receive queue `queue`, the one that `lane` uses there.
     ///

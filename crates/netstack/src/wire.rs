@@ -65,6 +65,20 @@ pub struct Losses {
     pub invalid: u64,
 }
 
+impl Losses {
+    /// Returns names and values, for tables and exporters.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        [
+            ("dropped", self.dropped),
+            ("receive_full", self.receive_full),
+            ("no_empty_frame", self.no_empty_frame),
+            ("send_full", self.send_full),
+            ("invalid", self.invalid),
+        ]
+        .into_iter()
+    }
+}
+
 impl std::ops::AddAssign for Losses {
     fn add_assign(&mut self, other: Losses) {
         self.dropped += other.dropped;

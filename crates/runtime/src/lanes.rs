@@ -14,6 +14,7 @@ use crate::poller::{Poller, Registration, report};
 use crate::preempt::NoPreempt;
 use crate::worker::Worker;
 use heddle_core::Ns;
+use heddle_netstack::diag::Diag;
 use heddle_netstack::lane::{BATCH, Lane, Woken};
 use heddle_netstack::net::Net;
 use heddle_netstack::options::Spin;
@@ -25,6 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// See the module.
 pub(crate) struct Lanes {
+    /// Shows them to other processes (`heddle net`). It ends before they do.
+    _diag: Option<Diag>,
     net: Arc<Net>,
     /// When the kernel's sockets were last polled while a worker had lanes to look at; a time stamp.
     polled_at: AtomicU64,
@@ -39,14 +42,17 @@ const KERNEL_PERIOD: Ns = Ns::from_us(20);
 const MAX_BATCHES: usize = 4;
 
 impl Lanes {
-    /// Returns the lanes of `net`, whose descriptors `poller` watches from now on.
+    /// Returns the lanes of `net`, whose descriptors `poller` watches from now on. Other processes see them if `seen`,
+    /// unless there is no folder or no descriptor for that: the lanes work without.
     ///
     /// # Errors
     /// The system's, if a limit on descriptors is reached.
-    pub(crate) fn new(net: Arc<Net>, poller: &Poller) -> io::Result<Lanes> {
+    pub(crate) fn new(net: Arc<Net>, poller: &Poller, seen: bool) -> io::Result<Lanes> {
         let descriptors = net.lanes().iter().flat_map(Lane::descriptors);
         let registrations = descriptors.map(|fd| poller.add(fd)).collect::<io::Result<_>>()?;
-        Ok(Lanes { net, polled_at: AtomicU64::new(0), _registrations: registrations })
+        let polled_at = AtomicU64::new(0);
+        let _diag = if seen { Diag::start(&net).ok() } else { None };
+        Ok(Lanes { _diag, net, polled_at, _registrations: registrations })
     }
 
     /// Returns the network.

@@ -11,6 +11,13 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
+        impl Counters {
+            /// Returns names and values, for tables and exporters.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
         /// The counters themselves, written by the control thread and by all that call [`super::Control::resolve`].
         #[derive(Debug, Default)]
         pub(super) struct Counts {

@@ -2,37 +2,52 @@
 
 use crate::wire::Losses;
 
-/// Packets of a lane, since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Packets of a lane, since it was opened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Returns names and values, for tables and exporters.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
     /// Frames that arrived.
-    pub frames: u64,
+    frames,
     /// Frames that were no whole packet.
-    pub malformed: u64,
+    malformed,
     /// Packets with a wrong checksum.
-    pub bad_checksum: u64,
+    bad_checksum,
     /// Packets to a port that no socket has (any more).
-    pub no_socket: u64,
+    no_socket,
     /// Datagrams dropped because their socket's queue was full.
-    pub udp_full: u64,
+    udp_full,
     /// Datagrams that were queued in sockets.
-    pub udp_received: u64,
+    udp_received,
     /// Datagrams that the lane sent.
-    pub udp_sent: u64,
+    udp_sent,
     /// Datagrams left to the kernel's socket.
-    pub udp_by_kernel: u64,
+    udp_by_kernel,
     /// TCP segments that arrived.
-    pub tcp_received: u64,
+    tcp_received,
     /// TCP segments that were sent.
-    pub tcp_sent: u64,
+    tcp_sent,
     /// TCP segments dropped because their neighbour is not known, or the interface does not lead to them.
-    pub tcp_unroutable: u64,
+    tcp_unroutable,
     /// Segments of connections of this lane that came to another.
-    pub strays_taken: u64,
+    strays_taken,
     /// Segments for another lane that were dropped, as too many waited.
-    pub strays_lost: u64,
+    strays_lost,
     /// ICMP errors about packets of this machine.
-    pub icmp_errors: u64,
+    icmp_errors,
 }
 
 /// All of a lane's counts at one time.

@@ -17,6 +17,7 @@ mod host;
 mod inner;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use counters::{Counters, Snapshot};
 

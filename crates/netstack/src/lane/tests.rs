@@ -3,7 +3,7 @@
 use super::*;
 use crate::control::{Mac, Snapshot as KernelSnapshot, SnapshotBuilder};
 use crate::wire::{MemoryWire, pair};
-use heddle_tcp::{Config, Secret, Stack};
+use heddle_tcp::{Config, Progress, Secret, Stack};
 use std::net::IpAddr;
 use std::sync::Mutex;
 
@@ -193,4 +193,33 @@ fn an_unknown_neighbour_is_answered_by_way_of_its_frame() {
     }
     assert_eq!(one.is_connected(client), Ok(true));
     assert!(listener.is_pending(0));
+}
+
+/// Those that look at a lane hold its lock for a few connections at a time (I1).
+#[test]
+fn connections_are_listed_in_steps() {
+    let [(one, _), (two, _)] = link();
+    let listener = Arc::new(TcpListener::new(at("0.0.0.0:80"), 1, Token(20)));
+    two.listen(&listener, 16).unwrap();
+    let ports = 5000..5000 + 10 * BATCH as u16;
+    for port in ports.clone() {
+        let local = SocketAddr::new(ip("10.0.0.1"), port);
+        one.connect(NOW, local, at("10.0.0.2:80"), 1500).result.unwrap();
+        poll(&two);
+    }
+    for lane in [&one, &two] {
+        let (mut progress, mut all, mut more) = (Progress::default(), Vec::new(), true);
+        while more {
+            let before = all.len();
+            more = lane.next_connections(&mut progress, &mut all);
+            assert!(all.len() <= before + BATCH);
+        }
+        assert!(!lane.next_connections(&mut progress, &mut all), "the end stays");
+        let ends = |of: Info| (of.local, of.remote, of.state);
+        let expected: Vec<_> = lane.connections().into_iter().map(ends).collect();
+        assert_eq!(all.into_iter().map(ends).collect::<Vec<_>>(), expected);
+        assert_eq!(expected.len(), ports.len());
+    }
+    assert_eq!(two.next_listeners(0).len(), 1);
+    assert!(two.next_listeners(1).is_empty());
 }

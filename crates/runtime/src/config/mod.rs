@@ -27,9 +27,9 @@ use std::sync::Arc;
 ///
 /// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`, `probe`),
 /// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), `HEDDLE_SHARE`
-/// with `HEDDLE_SHARE_CLASS` and `HEDDLE_SHARE_NAME` ([`RuntimeBuilder::share`]), and `HEDDLE_TELEMETRY` (`on`,
-/// `off`). The defaults are work stealing without preemption, one worker for every CPU that the process may use, and
-/// no dispatcher.
+/// with `HEDDLE_SHARE_CLASS` and `HEDDLE_SHARE_NAME` ([`RuntimeBuilder::share`]), `HEDDLE_NET` (`kernel`, `xdp:eth0`,
+/// `auto:eth0`; [`RuntimeBuilder::net`]), and `HEDDLE_TELEMETRY` (`on`, `off`). The defaults are work stealing without
+/// preemption, one worker for every CPU that the process may use, the kernel's sockets, and no dispatcher.
 /// `HEDDLE_NO_PREEMPT_CODE` (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`, `donor`)
 /// sets for the whole process how tasks get their thread-local storage ([`Runtime::tls`]).
 ///
@@ -170,8 +170,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets whether other processes of the user can read the runtime's counters and have its events recorded
-    /// (`heddle_telemetry`); they can by default. The runtime has a file descriptor for that.
+    /// Sets whether other processes of the user can read the runtime's counters, have its events recorded
+    /// (`heddle_telemetry`) and list the sockets of its lanes (`heddle net ls`); they can by default. The runtime has a
+    /// file descriptor for that, and another one and a thread for lanes.
     pub fn telemetry(mut self, seen: bool) -> Self {
         self.telemetry = Some(seen);
         self

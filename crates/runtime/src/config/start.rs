@@ -23,7 +23,7 @@ pub(super) struct Start {
     pub(super) slice: Option<Ns>,
     pub(super) max_preempted_polls: u32,
     pub(super) share: Option<Share>,
-    /// Whether other processes can read its counters.
+    /// Whether other processes can read its counters, and the sockets of its lanes.
     pub(super) telemetry: bool,
     pub(super) net: Option<Arc<Net>>,
 }
@@ -85,8 +85,8 @@ impl Visitor for Start {
         let queues = if P::MODEL == Model::PerCpu { workers } else { 1 };
         let labels = labels(P::NAME, settings.name.as_deref());
         // The page comes last: the runtime needs its other descriptors more.
-        let inputs =
-            Inputs::new(workers, self.net).map_err(refused("creating the epoll instance"))?;
+        let inputs = Inputs::new(workers, self.net, self.telemetry)
+            .map_err(refused("creating the epoll instance"))?;
         let telemetry = Telemetry::new(&labels, workers, queues, self.telemetry)
             .map_err(refused("reserving memory for counters"))?;
         let core = Core::new(settings, inputs, telemetry);

@@ -28,11 +28,13 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
+    /// Returns the inputs of a runtime on `cpus` CPUs. Other processes see the sockets of `net` if `seen`.
+    ///
     /// # Errors
     /// The system's, if the poller gets no file descriptor.
-    pub(crate) fn new(cpus: usize, net: Option<Arc<Net>>) -> io::Result<Inputs> {
+    pub(crate) fn new(cpus: usize, net: Option<Arc<Net>>, seen: bool) -> io::Result<Inputs> {
         let poller = Poller::new()?;
-        let lanes = net.map(|net| Lanes::new(net, &poller)).transpose()?;
+        let lanes = net.map(|net| Lanes::new(net, &poller, seen)).transpose()?;
         Ok(Inputs { timers: Timers::new(cpus), poller, lanes, watched: AtomicBool::new(false) })
     }
 
