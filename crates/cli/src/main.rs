@@ -40,7 +40,7 @@ const HELP: &str = "\
 
 {usage-heading} heddle COMMAND [OPTIONS]; heddle COMMAND --help
 {subcommands}
-Also: metrics, cc, c++, cargo (probes), compare A B, completions SHELL, man DIR
+Also: metrics, net, cc, c++, cargo (probes), compare A B, completions SHELL, man
 Exit codes: 0 success, 1 failure, 2 usage, 3 invalid result, 130 interrupted.
 ";
 

@@ -169,13 +169,14 @@ fn each_command_has_a_manual_page() {
                 "top",
                 "record",
                 "metrics",
+                "net",
                 "advise",
                 "advise-check",
                 "tune",
             ])
             .map(|name| format!("heddle-{name}.1"))
             .collect();
-    for group in ["steer", "agent", "share", "kv", "bench", "sim"] {
+    for group in ["steer", "agent", "share", "net", "kv", "bench", "sim"] {
         let verbs = verbs(group);
         assert!(verbs.len() >= 2, "{group}: {verbs:?}");
         pages.extend(verbs.iter().map(|verb| format!("heddle-{group}-{verb}.1")));

@@ -24,6 +24,7 @@ mod go;
 mod kv;
 mod man;
 mod metrics;
+mod net;
 mod policies;
 mod record;
 mod run;
@@ -34,7 +35,7 @@ mod top;
 mod tune;
 
 /// The commands that `heddle --help` names in its last lines instead of the list, so that it fits a screen.
-pub const UNLISTED: [&str; 6] = ["metrics", "cc", "cargo", "compare", "completions", "man"];
+pub const UNLISTED: [&str; 7] = ["metrics", "net", "cc", "cargo", "compare", "completions", "man"];
 
 /// The commands, in the order of `heddle --help`.
 #[derive(Subcommand)]
@@ -67,6 +68,9 @@ pub enum Command {
     /// Let several applications use the same CPUs.
     #[command(subcommand, arg_required_else_help = true, after_help = share::EXAMPLES)]
     Share(share::Share),
+    /// Show the connections of programs with a network of their own.
+    #[command(subcommand, hide = true, arg_required_else_help = true, after_help = net::EXAMPLES)]
+    Net(net::Net),
     /// Build, run and test Go programs with Heddle's scheduler.
     Go(go::Args),
     /// Compile C (c++ compiles C++) with preemption probes, by clang.
@@ -113,6 +117,7 @@ impl Command {
             Self::Agent(agent) => agent.run(),
             Self::Run(args) => run::run(args),
             Self::Share(share) => share.run(),
+            Self::Net(net) => net.run(),
             Self::Metrics(args) => metrics::run(args),
             Self::Go(args) => go::run(args),
             Self::Cc(args) => cc::run(Language::C, args),

@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod kernel;
+pub mod lanes;
 pub mod pages;
 pub mod shares;
 pub mod steering;
