@@ -5,6 +5,7 @@ use heddle_sys::processes;
 
 use crate::sources::agents;
 use crate::sources::kernel::Kernel;
+use crate::sources::lanes::Lanes;
 use crate::sources::pages::{LAYER_AGENT, Pages};
 use crate::sources::steering::{self, Steerings};
 
@@ -12,6 +13,7 @@ use crate::sources::steering::{self, Steerings};
 pub struct Collector {
     pages: Pages,
     steerings: Steerings,
+    lanes: Lanes,
     /// `None` if it is not wanted; else the program, or why it could not be loaded.
     kernel: Option<Result<Kernel, String>>,
 }
@@ -21,6 +23,7 @@ impl Collector {
         Collector {
             pages: Pages::default(),
             steerings: Steerings::default(),
+            lanes: Lanes::default(),
             kernel: with_kernel.then(|| Kernel::start(false)),
         }
     }
@@ -36,6 +39,7 @@ impl Collector {
         let mut metrics = self.pages.metrics();
         let attachments = self.steerings.read();
         metrics.merge(&steering::metrics(&attachments));
+        metrics.merge(&self.lanes.metrics());
         let enclaves = agents::read();
         metrics.merge(&agents::metrics(&enclaves, &self.pages.open));
         if let Some(Ok(kernel)) = &mut self.kernel {

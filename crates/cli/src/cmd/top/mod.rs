@@ -1,6 +1,7 @@
 //! `heddle top`: a row for each service, with the same columns whatever schedules it.
 
 mod app;
+mod lanes;
 mod read;
 mod reading;
 mod row;

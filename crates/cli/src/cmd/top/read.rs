@@ -12,7 +12,7 @@ use heddle_sys::processes::{self, Process};
 use heddle_telemetry::Metric;
 
 use super::reading::{Counts, Culprit, Kind, Part, Reading, Service};
-use super::share;
+use super::{lanes, share};
 use crate::exit::Usage;
 use crate::sources::agents::{self, Enclave};
 use crate::sources::kernel::Kernel;
@@ -64,6 +64,7 @@ impl Sources {
         services.extend(attachments.iter().flatten().map(of_attachment));
         services.extend(enclaves.iter().flatten().map(of_enclave));
         services.extend(shares.iter().map(share::service));
+        services.extend(crate::sources::lanes::read().iter().map(lanes::service));
         services.extend(self.pids.iter().filter_map(|&pid| of_process(&processes::family(pid))));
         let named = self.ports.iter().filter_map(|&port| {
             let service = of_process(&servers(port))?;

@@ -20,6 +20,8 @@ pub enum Kind {
     Agent,
     /// A share of CPUs, of which applications are the parts.
     Share,
+    /// A program's own network.
+    Net,
     /// A process that was named.
     Process,
 }
@@ -33,6 +35,7 @@ impl Kind {
             Kind::Steering => "steering",
             Kind::Agent => "agent",
             Kind::Share => "share",
+            Kind::Net => "net",
             Kind::Process => "process",
         }
     }
