@@ -29,6 +29,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("crates/tcp/packetdrill/src/addresses.rs", "addresses of C calls, for tests"),
     ("crates/tcp/packetdrill/src/lib.rs", "implements a C interface, for tests"),
     ("crates/store/src/rocksdb.rs", "binds RocksDB's C API; only the store links it"),
+    ("crates/heddle/tests/common/fork.rs", "forks, for tests"),
     ("scripts/lib/tokio-provider.rs", "implements a C interface, for tests"),
     ("scripts/lib/tokio-suite.rs", "is added to a copy of tokio, for tests"),
     ("scripts/lib/futures-executor.rs", "moves tests that need not be `Send` to Heddle's threads"),
