@@ -96,13 +96,13 @@ static __always_inline int pass(struct __sk_buff *skb, __u32 index, __u64 flags)
 	return TC_NEXT;
 }
 
-SEC("tc/incoming")
+SEC("tc")
 int incoming(struct __sk_buff *skb)
 {
 	return pass(skb, 0, INGRESS);
 }
 
-SEC("tc/outgoing")
+SEC("tc")
 int outgoing(struct __sk_buff *skb)
 {
 	return pass(skb, 1, 0);
