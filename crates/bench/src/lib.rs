@@ -7,6 +7,7 @@
 //! - [`futures`]: async tasks on Heddle, tokio and smol: operations, memory, requests under load.
 //! - [`go`]: Go programs on the stock runtime and with Heddle's scheduler.
 //! - [`kv`]: the key-value server on several systems.
+//! - [`net`]: the runtime's own network beside the kernel's.
 //! - [`posix`]: C programs as kernel threads and as tasks.
 //! - [`probes`]: what preemption probes cost, and how precisely they preempt.
 //! - [`share`]: applications that share a CPU, and what the kernel offers instead.
@@ -35,6 +36,7 @@ pub mod events;
 pub mod futures;
 pub mod go;
 pub mod kv;
+pub mod net;
 pub mod posix;
 pub mod probes;
 pub mod share;

@@ -14,7 +14,7 @@ const ADDRESSES: usize = 250;
 ///
 /// # Errors
 /// An explanation, if the hard limit is lower and the caller cannot raise it.
-pub(super) fn raise(connections: usize) -> io::Result<()> {
+pub(crate) fn raise(connections: usize) -> io::Result<()> {
     let needed = (connections + SPARE) as u64;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|soft| soft >= needed) {

@@ -28,6 +28,7 @@ mod system;
 mod targets;
 
 pub use limits::check as check_limits;
+pub(crate) use limits::raise as raise_descriptors;
 pub use options::ConnectionsOptions;
 pub use part::Part;
 pub use server::serve;

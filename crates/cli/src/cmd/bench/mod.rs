@@ -12,6 +12,7 @@ mod futures;
 mod go;
 mod kv;
 pub mod kv_options;
+mod net;
 mod posix;
 mod probes;
 mod share;
@@ -44,6 +45,8 @@ pub enum Bench {
     Events(events::Args),
     /// Connections: a server with a thousand live connections and with a hundred thousand, beside tokio.
     Connections(connections::Args),
+    /// Network: the runtime's own (HEDDLE_NET=xdp) beside the kernel's, over UDP and TCP.
+    Net(net::Args),
     /// Go: BadgerDB and small programs, on the stock runtime and with Heddle's scheduler.
     Go(go::Args),
     /// POSIX: unmodified C programs, as kernel threads and under `heddle run`.
@@ -67,6 +70,7 @@ impl Bench {
             Self::Agent(args) => agent::run(args),
             Self::Events(args) => events::run(args),
             Self::Connections(args) => connections::run(args),
+            Self::Net(args) => net::run(args),
             Self::Go(args) => go::run(args),
             Self::Posix(args) => posix::run(args),
             Self::Probes(args) => probes::run(args),

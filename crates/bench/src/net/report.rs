@@ -1,0 +1,88 @@
+//! Tables, conditions, and the bench as an HTML report.
+
+use super::options::NetOptions;
+use super::part::Part;
+use super::usage::accounts_softirqs_apart;
+use crate::posix::rounds::MOST_OTHERS;
+use crate::suite::Outcome;
+use heddle_metrics::Table;
+use heddle_metrics::{BarChart, Report, Results, Row};
+
+/// The tables of a part's rows.
+pub(super) fn tables(rows: &[Row]) -> Vec<Table> {
+    heddle_metrics::tables(&Results::here(rows.to_vec()))
+}
+
+/// What others published of systems that pass the kernel by: not measured here, on other machines.
+pub(super) const OTHERS: &str = "Others' figures, from their papers and threads, never ours and not on this machine: \
+    Shenango serves 5 million memcached requests/s at a p99.9 of 37 us; Junction, Caladan's heir, 1.6 to 7.0 times \
+    Linux's throughput with 1.2 to 3.8 times fewer cores; Skyloft is within 2 % of Shenango on memcached (4 workers), \
+    and takes 1.9 times its load on RocksDB at a slowdown of 50; Aspen-KB's user interrupts give 58 % more GETs at a \
+    tail of 50 us; SCION's AF_XDP underlay has 2.1 times the rate of sockets on a ConnectX-6, and 1.3 to 1.9 times on \
+    veth.";
+
+/// What a reader must know before quoting.
+pub(super) fn conditions(options: &NetOptions) -> Vec<String> {
+    let softirqs = match accounts_softirqs_apart() {
+        true => "this kernel accounts softirqs apart from tasks: their time is added",
+        false => {
+            "this kernel charges softirqs to the task that they interrupt, where they are counted"
+        }
+    };
+    let mut said = vec![
+        format!(
+            "Two namespaces, a veth pair with an MTU of 1,500 B, checksums computed by the senders (`tx off`, which \
+             also ends segmentation by the device); {}.",
+            options.cpus.in_words()
+        ),
+        "plain: one thread on kernel sockets, epoll for TCP; kernel: Heddle's runtime, net=kernel; xdp: the same, \
+         lanes. One worker; clients are plain, those of xdp-both excepted."
+            .into(),
+        format!(
+            "Closed loop, {} each, systems in turn within a round, both ends fresh processes; medians of {} rounds \
+             with least and greatest; X_of_Y is X over that of system Y in the same round.",
+            options.duration, options.rounds
+        ),
+        format!(
+            "cpu: of both processes and ksoftirqd, for each request or KiB; {softirqs}. softirq: per cent of one CPU, \
+             as /proc/stat samples it, the whole machine's. A run is invalid if others used more than {:.0} % of a \
+             CPU; it is then made again, twice at most.",
+            MOST_OTHERS * 100.0
+        ),
+        "veth copies: ratios say nothing about network cards with zero copy, hardware queues or offloads.".into(),
+        OTHERS.into(),
+    ];
+    if options.quick {
+        said.push("--quick: each part once and shortly, not to quote.".into());
+    }
+    said
+}
+
+/// Ratios, response times, all tables.
+pub(super) fn report(
+    conditions: Vec<String>,
+    outcome: &Outcome<Part>,
+    results: &Results,
+) -> Report {
+    let head = (
+        "Network",
+        "The runtime's own network and the kernel's",
+        "Targets above; figures and tables below.",
+    );
+    let charts = [
+        ("p50", "Response time, median"),
+        ("rate", "Requests per second"),
+        ("cpu", "CPU time of both ends"),
+        ("goodput", "One stream"),
+    ];
+    let figures = |mut report: Report| {
+        for (metric, title) in charts {
+            let chart = BarChart::of(results, metric, title);
+            if !chart.panels.is_empty() {
+                report = report.bars(chart);
+            }
+        }
+        report
+    };
+    outcome.report(head, figures, conditions, results)
+}

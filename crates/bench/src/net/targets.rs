@@ -1,0 +1,106 @@
+//! Targets of the design (`docs/design/netstack.md`), each against `net=kernel` in the same run unless it says
+//! otherwise.
+
+use super::compare::ratio_name;
+use super::contests::BOTH;
+use super::measured::Metric;
+use crate::suite::Target;
+use heddle_metrics::Row;
+
+/// A bound.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+use Bound::{AtLeast, AtMost};
+
+/// A bound for a ratio: what, system, case, metric, over which system.
+type Goal = (&'static str, &'static str, &'static str, Metric, &'static str, Bound);
+
+const GOALS: &[Goal] = &[
+    (
+        "UDP echo, both ends spin: p50 over a plain program's",
+        "xdp",
+        "udp-spin",
+        Metric::P50,
+        "plain",
+        AtMost(0.85),
+    ),
+    (
+        "UDP echo, lanes at both ends, p50 over a plain program's",
+        BOTH,
+        "udp-spin",
+        Metric::P50,
+        "plain",
+        AtMost(0.85),
+    ),
+    (
+        "UDP, 32 in flight: CPU of both ends for a request",
+        "xdp",
+        "udp-32",
+        Metric::Cpu,
+        "kernel",
+        AtMost(0.8),
+    ),
+    ("TCP, 1,000 connections: requests/s", "xdp", "tcp-1000", Metric::Rate, "kernel", AtLeast(1.3)),
+    (
+        "TCP, 1,000 connections: CPU of both ends for a request",
+        "xdp",
+        "tcp-1000",
+        Metric::Cpu,
+        "kernel",
+        AtMost(0.75),
+    ),
+    (
+        "one stream to the server",
+        "xdp",
+        "stream-to-server",
+        Metric::Goodput,
+        "kernel",
+        AtLeast(0.8),
+    ),
+    (
+        "one stream from the server",
+        "xdp",
+        "stream-from-server",
+        Metric::Goodput,
+        "kernel",
+        AtLeast(0.8),
+    ),
+    (
+        "1 % loss: a stream to the server",
+        "xdp",
+        "loss-stream-to-server",
+        Metric::Goodput,
+        "kernel",
+        AtLeast(0.8),
+    ),
+    (
+        "1 % loss: a stream from the server",
+        "xdp",
+        "loss-stream-from-server",
+        Metric::Goodput,
+        "kernel",
+        AtLeast(0.8),
+    ),
+    ("1 % loss: p99.9 of requests", "xdp", "loss-tcp", Metric::P999, "kernel", AtMost(1.0)),
+];
+
+/// Returns the targets of ratios that are in `rows`.
+pub(super) fn ratios(rows: &[Row]) -> Vec<Target> {
+    let of = |&(what, system, case, metric, reference, bound): &Goal| {
+        let row = find(rows, system, case, &ratio_name(metric, reference))?;
+        let what = format!("{what} ({system} over {reference})");
+        Some(match bound {
+            AtMost(most) => Target::at_most(&what, row, most),
+            AtLeast(least) => Target::at_least(&what, row, least),
+        })
+    };
+    GOALS.iter().filter_map(of).collect()
+}
+
+/// Returns the row of a system, case and metric.
+pub(super) fn find<'a>(rows: &'a [Row], system: &str, case: &str, metric: &str) -> Option<&'a Row> {
+    rows.iter().find(|row| (&*row.system, &*row.case, &*row.metric) == (system, case, metric))
+}

@@ -1,0 +1,113 @@
+//! The two namespaces, and the processes at their ends.
+
+use super::child::{Client, Job, Load, RESULT, Role};
+use super::measured::Measured;
+use super::options::NetOptions;
+use super::system::{System, Waiting};
+use crate::kv::{ServerProcess, StartError};
+use heddle_core::Ns;
+use heddle_netns::{NEAR4, Namespace, Pair};
+use serde::de::DeserializeOwned;
+use std::io;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+/// What is compared: both ends and the load between them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Setting {
+    pub(super) server: (System, Waiting),
+    pub(super) client: (System, Waiting),
+    pub(super) load: Load,
+    /// The server's `rto-min`, if not the default.
+    pub(super) rto_min: Option<Ns>,
+}
+
+/// A pair of namespaces, and what runs in them.
+pub(super) struct Testbed<'a> {
+    pub(super) pair: Pair,
+    pub(super) options: &'a NetOptions,
+    pub(super) stop: &'a AtomicBool,
+}
+
+impl<'a> Testbed<'a> {
+    /// Creates the namespaces.
+    ///
+    /// # Errors
+    /// The message of `ip`.
+    pub(super) fn new(options: &'a NetOptions, stop: &'a AtomicBool) -> io::Result<Testbed<'a>> {
+        Ok(Testbed { pair: Pair::new(1)?, options, stop })
+    }
+
+    /// Runs both ends once.
+    ///
+    /// # Errors
+    /// An end failed, with what it said; `stop` is set ([`io::ErrorKind::Interrupted`]).
+    pub(super) fn run(&self, setting: Setting) -> io::Result<Measured> {
+        let role = match setting.load {
+            Load::Udp { .. } => Role::UdpServer,
+            Load::Tcp { .. } => Role::TcpServer,
+            Load::Send | Load::Receive => Role::StreamServer,
+        };
+        let (server, port) = self.serve(setting.server, setting.rto_min, role)?;
+        let client = Client {
+            target: (NEAR4, port).into(),
+            server: server.pid(),
+            duration: self.options.duration.0,
+            load: setting.load,
+        };
+        let job = self.job(self.options.cpus.load, setting.client, None, Role::Client(client));
+        self.result("the client", &self.pair.far, &job)
+            .map_err(|error| io::Error::new(error.kind(), format!("{error}{}", server.said())))
+    }
+
+    /// Starts a server. Returns it with its port.
+    pub(super) fn serve(
+        &self,
+        (system, waiting): (System, Waiting),
+        rto_min: Option<Ns>,
+        role: Role,
+    ) -> io::Result<(ServerProcess, u16)> {
+        let job = self.job(self.options.cpus.server[0], (system, waiting), rto_min, role);
+        let port = |line: &str| line.strip_prefix("port ")?.parse().ok();
+        let name = format!("the server ({system})");
+        let command = self.command(&self.pair.near, &job)?;
+        ServerProcess::start(&name, command, self.stop, port).map_err(into_io)
+    }
+
+    pub(super) fn job(
+        &self,
+        cpu: u32,
+        (system, waiting): (System, Waiting),
+        rto_min: Option<Ns>,
+        role: Role,
+    ) -> Job {
+        Job { cpu, system, waiting, rto_min: rto_min.map(|time| time.0), role }
+    }
+
+    /// Runs a job that prints a result.
+    pub(super) fn result<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        namespace: &Namespace,
+        job: &Job,
+    ) -> io::Result<T> {
+        let result = |line: &str| serde_json::from_str(line.strip_prefix(RESULT)?).ok();
+        let command = self.command(namespace, job)?;
+        ServerProcess::start(name, command, self.stop, result)
+            .map(|(_, result)| result)
+            .map_err(into_io)
+    }
+
+    fn command(&self, namespace: &Namespace, job: &Job) -> io::Result<Command> {
+        let mut command = namespace.command(&self.options.program.to_string_lossy());
+        command.args(["bench", "net", "--child", &serde_json::to_string(job)?]);
+        Ok(command)
+    }
+}
+
+fn into_io(error: StartError) -> io::Error {
+    match error {
+        StartError::Interrupted => io::ErrorKind::Interrupted.into(),
+        other => io::Error::other(other),
+    }
+}
