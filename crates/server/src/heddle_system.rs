@@ -67,15 +67,34 @@ pub(super) fn run(
     service.describe_runtime(move || describe(&policy));
     let server = Blocking::new(Heddle { receivers: options.handlers }, service, stop);
     // In a task, since sockets and tasks belong to the runtime of the task that makes them.
-    let started = runtime.run(|| start(&server, sockets));
+    let has_lanes = runtime.network().is_some();
+    let started = runtime.run(|| start(&server, sockets, has_lanes));
     server.finish(started)
 }
 
-fn start(server: &Blocking<Heddle>, sockets: Sockets) -> io::Result<()> {
-    let tcp = sockets.tcp.map(|(socket, addr)| Ok((TcpListener::from_std(socket)?, addr)));
-    let udp = sockets.udp.map(|(socket, addr)| Ok((UdpSocket::from_std(socket)?, addr)));
+fn start(server: &Blocking<Heddle>, sockets: Sockets, has_lanes: bool) -> io::Result<()> {
+    // Lanes serve what is bound by the runtime: an address of the kernel's socket is bound again.
+    let tcp = sockets.tcp.map(|(socket, addr)| {
+        let listener = match has_lanes {
+            true => drop_then(socket, || TcpListener::bind(addr))?,
+            false => TcpListener::from_std(socket)?,
+        };
+        Ok((listener, addr))
+    });
+    let udp = sockets.udp.map(|(socket, addr)| {
+        let socket = match has_lanes {
+            true => drop_then(socket, || UdpSocket::bind(addr))?,
+            false => UdpSocket::from_std(socket)?,
+        };
+        Ok((socket, addr))
+    });
     let (tcp, udp): (io::Result<_>, io::Result<_>) = (tcp.transpose(), udp.transpose());
     server.start(tcp?, udp?)
+}
+
+fn drop_then<S, T>(socket: S, then: impl FnOnce() -> T) -> T {
+    drop(socket);
+    then()
 }
 
 /// The runtime's part of INFO; called from one of its tasks.

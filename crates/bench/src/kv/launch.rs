@@ -1,17 +1,18 @@
 //! The command line of a server and the line that says it is ready.
 
 use super::options::KvOptions;
-use super::system::System;
+use super::system::{Net, System};
+use heddle_netns::{NEAR, NEAR4};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
 /// `heddle kv serve` for `system`, on the dataset in `data` where the store has one.
 pub fn command(options: &KvOptions, system: &System, data: &Path) -> Command {
-    let mut command = Command::new(&options.program);
+    let (mut command, udp) = at_its_place(options, system);
     command.args(["kv", "serve", "--system", system.runtime.name()]);
     command.args(["--store", options.store.name(), "--cpus", &options.cpus.server_list()]);
-    command.args(["--udp", "127.0.0.1:0", "--tcp", "none", "--until-stdin-closes"]);
+    command.args(["--udp", &udp, "--tcp", "none", "--until-stdin-closes"]);
     command.args(["--keys", &options.keys.to_string()]);
     command.args(["--value-size", &options.value_len.to_string()]);
     if let Some(policy) = &system.policy {
@@ -24,6 +25,20 @@ pub fn command(options: &KvOptions, system: &System, data: &Path) -> Command {
         command.arg("--dir").arg(data);
     }
     command
+}
+
+/// The program, in the namespace of servers if there is one, and the address that it serves.
+fn at_its_place(options: &KvOptions, system: &System) -> (Command, String) {
+    let Some(pair) = &options.pair else {
+        return (Command::new(&options.program), "127.0.0.1:0".to_owned());
+    };
+    // `ip netns exec` must not take itself for `/proc/self/exe`.
+    let this = format!("/proc/{}/exe", std::process::id());
+    let is_this = options.program == Path::new("/proc/self/exe");
+    let program = if is_this { this.into() } else { options.program.to_string_lossy() };
+    let mut command = pair.near.command(&program);
+    command.env("HEDDLE_NET", system.net.unwrap_or(Net::Kernel).variable(NEAR));
+    (command, format!("{NEAR4}:0"))
 }
 
 /// The server's UDP address, if `line` says that it is ready: `ready udp=127.0.0.1:7000 ...`.

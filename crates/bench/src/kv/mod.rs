@@ -38,7 +38,7 @@ pub use process::{ServerProcess, StartError};
 pub use report::{conditions, report};
 pub use runner::Runner;
 pub use scan_time::ScanTime;
-pub use system::{Runtime, System, SystemError};
+pub use system::{Net, Runtime, System, SystemError};
 pub use usage::{Bystanders, cpu_time};
 pub use verdict::{Verdict, judge};
 
@@ -54,8 +54,12 @@ pub fn compare(
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> Result<Verdict, KvError> {
-    let measured = Runner::prepare(options, stop, progress)?.run()?;
-    Ok(judge(options, &measured))
+    let mut measure = || Runner::prepare(options, stop, progress)?.run();
+    let measured = match &options.pair {
+        Some(pair) => pair.far.run(measure),
+        None => measure(),
+    };
+    Ok(judge(options, &measured?))
 }
 
 impl KvOptions {

@@ -5,9 +5,11 @@ use super::scan_time::ScanTime;
 use super::system::System;
 use heddle_core::Ns;
 use heddle_load::{LoadOptions, Mix, Pace, Shape, Wire};
+use heddle_netns::Pair;
 use heddle_store::StoreConfig;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A comparison.
@@ -37,6 +39,8 @@ pub struct KvOptions {
     pub seed: u64,
     /// The CPUs of server and load process.
     pub cpus: Cpus,
+    /// Two namespaces, if servers are in one and the load comes from the other.
+    pub pair: Option<Arc<Pair>>,
 }
 
 /// Which store the servers open.

@@ -79,7 +79,11 @@ pub fn conditions(options: &KvOptions) -> Vec<String> {
         ),
         format!("{}.", capital(&options.cpus.in_words())),
         format!(
-            "Open loop, Poisson arrivals, UDP on loopback; {} of {} a point.",
+            "Open loop, Poisson arrivals, UDP {}; {} of {} a point.",
+            match options.pair {
+                Some(_) => "between two namespaces, over a veth pair",
+                None => "on loopback",
+            },
             match options.rounds {
                 1 => "one round".to_owned(),
                 rounds => format!("medians of {rounds} interleaved rounds"),

@@ -29,6 +29,45 @@ impl Runtime {
     }
 }
 
+/// The network of a server between two namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Net {
+    /// The kernel's sockets.
+    Kernel,
+    /// Lanes of Heddle's runtime over AF_XDP.
+    Xdp,
+}
+
+impl Net {
+    /// All of them.
+    pub const ALL: [Net; 2] = [Net::Kernel, Net::Xdp];
+
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Net::Kernel => "kernel",
+            Net::Xdp => "xdp",
+        }
+    }
+
+    /// The value of `HEDDLE_NET` for a server at `interface`.
+    pub fn variable(self, interface: &str) -> String {
+        match self {
+            Net::Kernel => "kernel".into(),
+            Net::Xdp => format!("xdp:{interface}"),
+        }
+    }
+}
+
+impl FromStr for Net {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Net, String> {
+        let found = Net::ALL.into_iter().find(|net| net.name() == name);
+        found.ok_or_else(|| format!("no network `{name}`; there are kernel, xdp"))
+    }
+}
+
 /// A runtime with its policy and how it preempts: `heddle two-queue:quantum=100us`, `heddle two-queue:quantum=20us
 /// probe`, `tokio`.
 ///
@@ -47,13 +86,16 @@ pub struct System {
     pub policy: Option<String>,
     /// How Heddle preempts, if it is said.
     pub mechanism: Option<Mechanism>,
+    /// The network, if namespaces are compared; else it is loopback. Not part of the text that names a system, only of
+    /// its name in results.
+    pub net: Option<Net>,
 }
 
 impl System {
     /// What `heddle bench kv` compares unless told otherwise: the two-queue policy with preemption, the
     /// same runtime without, and what a user would pick instead.
     pub fn defaults() -> Vec<System> {
-        let plain = |runtime| System { runtime, policy: None, mechanism: None };
+        let plain = |runtime| System { runtime, policy: None, mechanism: None, net: None };
         let heddle =
             |policy: &str| System { policy: Some(policy.to_owned()), ..plain(Runtime::Heddle) };
         vec![heddle("two-queue"), heddle("fifo"), plain(Runtime::Tokio), plain(Runtime::Threads)]
@@ -77,13 +119,26 @@ impl System {
     /// What happens to a request on this system, for people.
     pub fn in_words(&self) -> String {
         match (self.runtime, self.policy_name()) {
-            _ if self.mechanism.is_some() => self.to_string(),
+            _ if self.mechanism.is_some() || self.net == Some(Net::Xdp) => self.to_string(),
             (Runtime::Heddle, Some("fifo")) => "Heddle run to completion".into(),
             (Runtime::Heddle, Some("two-queue")) => "two-queue and preemption".into(),
             (Runtime::Heddle, _) => self.to_string(),
             (Runtime::Tokio, _) => "tokio".into(),
             (Runtime::Threads, _) => "the thread pool".into(),
         }
+    }
+
+    /// The same systems on each of `nets`, those that are not Heddle only on the kernel's.
+    pub fn on(systems: &[System], nets: &[Net]) -> Vec<System> {
+        let on = |net: Net, system: &System| System { net: Some(net), ..system.clone() };
+        let fits = move |net: Net, system: &System| {
+            net == Net::Kernel || system.runtime == Runtime::Heddle
+        };
+        let of = |system: &System| {
+            let nets = nets.iter().copied().filter(|&net| fits(net, system));
+            nets.map(|net| on(net, system)).collect::<Vec<_>>()
+        };
+        systems.iter().flat_map(of).collect()
     }
 
     fn policy_name(&self) -> Option<&str> {
@@ -106,14 +161,15 @@ impl FromStr for System {
         let mechanism = words.next().map(str::parse).transpose().map_err(SystemError::Mechanism)?;
         match words.next() {
             Some(word) => Err(SystemError::More(word.to_owned())),
-            None => Ok(System { runtime, policy, mechanism }),
+            None => Ok(System { runtime, policy, mechanism, net: None }),
         }
     }
 }
 
 impl fmt::Display for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = [self.policy.as_deref(), self.mechanism.map(Mechanism::name)];
+        let net = self.net.map(|net| format!("net={}", net.name()));
+        let words = [self.policy.as_deref(), self.mechanism.map(Mechanism::name), net.as_deref()];
         let words = words.into_iter().flatten();
         f.pad(&words.fold(self.runtime.name().to_owned(), |text, word| text + " " + word))
     }
@@ -147,6 +203,14 @@ mod tests {
         }
         let text = "heddle two-queue:quantum=20us probe";
         assert_eq!(text.parse::<System>().unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn only_heddle_has_lanes() {
+        let systems = System::on(&System::defaults()[1..3], &Net::ALL);
+        let names: Vec<String> = systems.iter().map(System::to_string).collect();
+        assert_eq!(names, ["heddle fifo net=kernel", "heddle fifo net=xdp", "tokio net=kernel"]);
+        assert_eq!("dpdk".parse::<Net>().unwrap_err(), "no network `dpdk`; there are kernel, xdp");
     }
 
     #[test]

@@ -17,6 +17,7 @@ fn options() -> KvOptions {
         value_len: 8,
         seed: 1,
         cpus: Cpus::divide(&[0, 1], None).unwrap(),
+        pair: None,
     }
 }
 

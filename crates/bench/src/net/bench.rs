@@ -6,7 +6,7 @@ use super::contests;
 use super::options::NetOptions;
 use super::part::Part;
 use super::testbed::Testbed;
-use super::{report, targets};
+use super::{alone, report, tail, targets};
 use crate::suite::{Outcome, PartResult, Suite};
 use heddle_metrics::{Progress, Report, Results, Row};
 use std::io;
@@ -33,7 +33,6 @@ impl Suite for NetOptions {
     fn obstacle(&self, part: Part) -> Option<String> {
         match part {
             Part::Stack => None,
-            Part::Loss => heddle_netns::missing_privilege().or(Some(NO_FAULTS.into())),
             _ => heddle_netns::missing_privilege(),
         }
     }
@@ -45,11 +44,15 @@ impl Suite for NetOptions {
         progress: &mut Progress,
     ) -> io::Result<PartResult> {
         let rows = match part {
-            Part::Udp | Part::Tcp | Part::Stream => self.contests(part, stop, progress)?,
-            _ => Vec::new(),
+            Part::Stack => alone::stack(self, stop, progress)?,
+            Part::Tail => tail::run(self, stop, progress)?,
+            Part::Idle => alone::idle(&Testbed::new(self, stop)?, progress)?,
+            Part::Udp | Part::Tcp | Part::Stream | Part::Loss => {
+                self.contests(part, stop, progress)?
+            }
         };
         let tables = report::tables(&rows);
-        Ok(PartResult { targets: targets::ratios(&rows), tables, rows, ..PartResult::default() })
+        Ok(PartResult { targets: targets::of(&rows), tables, rows, ..PartResult::default() })
     }
 
     fn conditions(&self) -> Vec<String> {
@@ -61,25 +64,34 @@ impl Suite for NetOptions {
     }
 }
 
-/// Why packets are not lost.
-const NO_FAULTS: &str = "not available: heddle-netns cannot lose packets yet";
+/// The name of streams on the network with the default offloads.
+const OFFLOADS: &str = "offloads-";
+
+const STREAMS: [Load; 2] = [Load::Send, Load::Receive];
 
 impl NetOptions {
     fn contests_of(&self, part: Part) -> Vec<Contest> {
         match part {
             Part::Udp => contests::udp(),
             Part::Tcp => self.connections.iter().map(|&count| contests::tcp(count)).collect(),
-            Part::Stream => {
-                [Load::Send, Load::Receive].map(|load| contests::stream(load, "")).into()
-            }
-            _ => Vec::new(),
+            Part::Stream => STREAMS.map(|load| contests::stream("", load)).into(),
+            Part::Loss => contests::loss(),
+            Part::Stack | Part::Tail | Part::Idle => Vec::new(),
         }
     }
 
     fn steps_of(&self, part: Part) -> u64 {
-        let settings =
-            self.contests_of(part).iter().map(|contest| contest.settings.len() as u64).sum::<u64>();
-        settings.max(1) * u64::from(self.rounds)
+        let settings: usize =
+            self.contests_of(part).iter().map(|contest| contest.settings.len()).sum();
+        let runs = match part {
+            Part::Stack => 1,
+            Part::Idle => 2,
+            Part::Tail => return tail::steps(self.rounds),
+            // On both networks.
+            Part::Stream => 2 * settings,
+            Part::Udp | Part::Tcp | Part::Loss => settings,
+        };
+        runs as u64 * u64::from(self.rounds)
     }
 
     fn contests(
@@ -88,10 +100,15 @@ impl NetOptions {
         stop: &AtomicBool,
         progress: &mut Progress,
     ) -> io::Result<Vec<Row>> {
-        let testbed = Testbed::new(self, stop)?;
-        let mut rows = Vec::new();
+        let (mut rows, testbed) = (Vec::new(), Testbed::new(self, stop)?);
         for contest in self.contests_of(part) {
             rows.extend(compare(&testbed, &contest, progress)?);
+        }
+        if part == Part::Stream {
+            let testbed = Testbed::with_offloads(self, stop)?;
+            for contest in STREAMS.map(|load| contests::stream(OFFLOADS, load)) {
+                rows.extend(compare(&testbed, &contest, progress)?);
+            }
         }
         Ok(rows)
     }

@@ -42,7 +42,7 @@ pub(super) fn compare(
         let mut measured = Vec::new();
         for (name, setting) in in_turn(&contest.settings, round) {
             progress.step(&format!("{}, round {}: {name}", contest.case, round + 1));
-            match measure(testbed, *setting) {
+            match measure(testbed, *setting, round) {
                 _ if testbed.stop.load(Ordering::Relaxed) => break 'all,
                 Ok(found) => measured.push((name, found)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => break 'all,
@@ -72,13 +72,13 @@ fn in_turn<T>(all: &[T], round: u32) -> impl Iterator<Item = &T> {
 }
 
 /// Measures until others were quiet, or [`TRIES`] times.
-fn measure(testbed: &Testbed<'_>, setting: Setting) -> io::Result<Measured> {
-    let mut measured = testbed.run(setting)?;
+fn measure(testbed: &Testbed<'_>, setting: Setting, round: u32) -> io::Result<Measured> {
+    let mut measured = testbed.run(setting, round.into())?;
     for _ in 1..TRIES {
         if busy_others(measured.others).is_none() || testbed.options.quick {
             break;
         }
-        let again = testbed.run(setting)?;
+        let again = testbed.run(setting, round.into())?;
         if again.others < measured.others {
             measured = again;
         }

@@ -4,7 +4,7 @@ use super::child::Load;
 use super::compare::Contest;
 use super::measured::Metric;
 use super::system::{System, Waiting};
-use super::testbed::Setting;
+use super::testbed::{Losses, Setting};
 use heddle_core::Ns;
 
 /// Both ends are Heddle's, with lanes.
@@ -15,14 +15,14 @@ const IN_FLIGHT: u16 = 32;
 
 const LATENCY: &[Metric] = &[Metric::P50, Metric::P99, Metric::Cpu];
 const THROUGHPUT: &[Metric] = &[Metric::Rate, Metric::Cpu];
-const TAIL: &[Metric] = &[Metric::P50, Metric::P999, Metric::Rate];
 const GOODPUT: &[Metric] = &[Metric::Goodput, Metric::Cpu];
 
 /// The three systems, with a client on the kernel's sockets that waits in the same way.
 fn servers(waiting: Waiting, load: Load) -> Vec<(String, Setting)> {
     let setting = |system: System| {
         let client = (System::Plain, waiting);
-        let setting = Setting { server: (system, waiting), client, load, rto_min: None };
+        let losses = Losses::default();
+        let setting = Setting { server: (system, waiting), client, load, rto_min: None, losses };
         (system.name().to_owned(), setting)
     };
     System::ALL.map(setting).into()
@@ -45,9 +45,8 @@ pub(super) fn udp() -> Vec<Contest> {
     };
     let mut spin = contest("udp-spin", Waiting::Spin, 1);
     let lane = (System::Xdp, Waiting::Spin);
-    let load = Load::Udp { in_flight: 1 };
-    let both = Setting { server: lane, client: lane, load, rto_min: None };
-    spin.settings.push((BOTH.to_owned(), both));
+    let one = spin.settings[0].1;
+    spin.settings.push((BOTH.to_owned(), Setting { server: lane, client: lane, ..one }));
     spin.ratios.push((BOTH, "plain", LATENCY));
     let sleep = contest("udp-sleep", Waiting::Sleep, 1);
     let many = contest("udp-32", Waiting::Sleep, IN_FLIGHT);
@@ -64,21 +63,45 @@ pub(super) fn tcp(connections: u16) -> Contest {
     }
 }
 
-/// One stream; `suffix` says on what network.
-pub(super) fn stream(load: Load, suffix: &str) -> Contest {
+/// One stream; `network` precedes the name.
+pub(super) fn stream(network: &str, load: Load) -> Contest {
     let direction = if load == Load::Send { "to" } else { "from" };
     Contest {
-        case: format!("stream-{direction}-server{suffix}"),
+        case: format!("{network}stream-{direction}-server"),
         settings: servers(Waiting::Sleep, load),
         metrics: &Metric::STREAM,
         ratios: against_both(GOODPUT),
     }
 }
 
+/// A share of the packets that is lost.
+const LOST: f64 = 0.01;
+
 /// Connections whose packets are lost.
-pub(super) fn lossy(case: &str, connections: u16, rto_min: Option<Ns>) -> Contest {
-    let mut settings = servers(Waiting::Sleep, Load::Tcp { connections });
-    settings.iter_mut().for_each(|(_, setting)| setting.rto_min = rto_min);
-    let ratios = against_both(TAIL);
-    Contest { case: case.to_owned(), settings, metrics: &Metric::REQUESTS, ratios }
+const LOSSY: u16 = 50;
+
+/// Streams and requests whose packets are lost both ways, then requests whose answers alone are lost, with a short
+/// timeout at the server.
+pub(super) fn loss() -> Vec<Contest> {
+    let both = Losses { to_client: LOST, to_server: LOST };
+    let mut contests = vec![
+        with(stream("loss-", Load::Send), both, None),
+        with(stream("loss-", Load::Receive), both, None),
+    ];
+    let requests = |case: &str| Contest {
+        case: case.to_owned(),
+        ratios: against_both(&[Metric::P50, Metric::P99, Metric::P999, Metric::Rate]),
+        ..tcp(LOSSY)
+    };
+    contests.push(with(requests("loss-tcp"), both, None));
+    let answers = Losses { to_client: LOST, to_server: 0.0 };
+    contests.push(with(requests("loss-tcp-rto-5ms"), answers, Some(Ns::from_ms(5))));
+    contests
+}
+
+fn with(mut contest: Contest, losses: Losses, rto_min: Option<Ns>) -> Contest {
+    for (_, setting) in &mut contest.settings {
+        (setting.losses, setting.rto_min) = (losses, rto_min);
+    }
+    contest
 }

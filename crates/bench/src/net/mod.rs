@@ -21,15 +21,18 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 mod bench;
 mod child;
 mod compare;
 mod contests;
 mod measured;
+mod memory;
 mod options;
 mod part;
 mod report;
 mod system;
+mod tail;
 mod targets;
 mod testbed;
 mod usage;

@@ -4,6 +4,7 @@
 use super::compare::ratio_name;
 use super::contests::BOTH;
 use super::measured::Metric;
+use super::{alone, tail};
 use crate::suite::Target;
 use heddle_metrics::Row;
 
@@ -87,8 +88,23 @@ const GOALS: &[Goal] = &[
     ("1 % loss: p99.9 of requests", "xdp", "loss-tcp", Metric::P999, "kernel", AtMost(1.0)),
 ];
 
-/// Returns the targets of ratios that are in `rows`.
-pub(super) fn ratios(rows: &[Row]) -> Vec<Target> {
+/// The longest p99.9 with `rto-min=5ms` if only answers are lost, in nanoseconds.
+const SHORT_TIMEOUT: f64 = 20e6;
+
+/// Returns the targets that are in `rows`.
+pub(super) fn of(rows: &[Row]) -> Vec<Target> {
+    let tail = find(rows, "xdp", "loss-tcp-rto-5ms", "p99.9").map(|row| {
+        Target::at_most(
+            "1 % of the answers lost, rto-min=5ms: p99.9 of requests",
+            row,
+            SHORT_TIMEOUT,
+        )
+    });
+    let rest = tail::target(rows).into_iter().chain(tail).chain(alone::targets(rows));
+    ratios(rows).into_iter().chain(rest).collect()
+}
+
+fn ratios(rows: &[Row]) -> Vec<Target> {
     let of = |&(what, system, case, metric, reference, bound): &Goal| {
         let row = find(rows, system, case, &ratio_name(metric, reference))?;
         let what = format!("{what} ({system} over {reference})");

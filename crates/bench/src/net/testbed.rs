@@ -6,7 +6,8 @@ use super::options::NetOptions;
 use super::system::{System, Waiting};
 use crate::kv::{ServerProcess, StartError};
 use heddle_core::Ns;
-use heddle_netns::{NEAR4, Namespace, Pair};
+use heddle_netns::faults::{Loss, LossOptions};
+use heddle_netns::{FAR, NEAR, NEAR4, Namespace, Pair};
 use serde::de::DeserializeOwned;
 use std::io;
 use std::process::Command;
@@ -20,6 +21,14 @@ pub(super) struct Setting {
     pub(super) load: Load,
     /// The server's `rto-min`, if not the default.
     pub(super) rto_min: Option<Ns>,
+    pub(super) losses: Losses,
+}
+
+/// Shares of packets that are lost at the client's end: tc does not see what lanes send or receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Losses {
+    pub(super) to_client: f64,
+    pub(super) to_server: f64,
 }
 
 /// A pair of namespaces, and what runs in them.
@@ -38,11 +47,35 @@ impl<'a> Testbed<'a> {
         Ok(Testbed { pair: Pair::new(1)?, options, stop })
     }
 
-    /// Runs both ends once.
+    /// The same with the default offloads: the kernel sends segments longer than the MTU, without checksums.
+    ///
+    /// # Errors
+    /// The message of `ip` or `ethtool`.
+    pub(super) fn with_offloads(
+        options: &'a NetOptions,
+        stop: &'a AtomicBool,
+    ) -> io::Result<Testbed<'a>> {
+        let testbed = Testbed::new(options, stop)?;
+        for (namespace, interface) in [(&testbed.pair.near, NEAR), (&testbed.pair.far, FAR)] {
+            let output =
+                namespace.command("ethtool").args(["-K", interface, "tx", "on"]).output()?;
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr);
+                return Err(io::Error::other(format!(
+                    "ethtool -K {interface} tx on: {}",
+                    said.trim()
+                )));
+            }
+        }
+        Ok(testbed)
+    }
+
+    /// Runs both ends once. The same packets are lost in each run with the same `seed`.
     ///
     /// # Errors
     /// An end failed, with what it said; `stop` is set ([`io::ErrorKind::Interrupted`]).
-    pub(super) fn run(&self, setting: Setting) -> io::Result<Measured> {
+    pub(super) fn run(&self, setting: Setting, seed: u64) -> io::Result<Measured> {
+        let _loss = self.lose(setting.losses, seed)?;
         let role = match setting.load {
             Load::Udp { .. } => Role::UdpServer,
             Load::Tcp { .. } => Role::TcpServer,
@@ -72,6 +105,21 @@ impl<'a> Testbed<'a> {
         let name = format!("the server ({system})");
         let command = self.command(&self.pair.near, &job)?;
         ServerProcess::start(&name, command, self.stop, port).map_err(into_io)
+    }
+
+    /// Loses packets until the result is dropped.
+    fn lose(&self, losses: Losses, seed: u64) -> io::Result<Option<Loss>> {
+        if losses == Losses::default() {
+            return Ok(None);
+        }
+        let Losses { to_client, to_server } = losses;
+        let options = LossOptions {
+            seed,
+            incoming_loss: to_client,
+            outgoing_loss: to_server,
+            ..LossOptions::default()
+        };
+        Loss::new(&self.pair.far, FAR, options).map(Some)
     }
 
     pub(super) fn job(

@@ -50,6 +50,7 @@ impl RocksDb {
             value_len: VALUE,
             seed: options.seed,
             cpus: options.cpus.clone(),
+            pair: None,
         };
         let data = workdir::make_with_dataset(served.store, (served.keys, VALUE));
         Ok(RocksDb { served, data: data.map_err(io::Error::other)?, scan_len: 1 })
@@ -103,7 +104,7 @@ fn system(under: System) -> kv::System {
     let is_heddle = under == System::Alone || under.is_shared();
     let runtime = if is_heddle { Runtime::Heddle } else { Runtime::Threads };
     let policy = is_heddle.then(|| CRITICAL_POLICY.to_owned());
-    kv::System { runtime, policy, mechanism: None }
+    kv::System { runtime, policy, mechanism: None, net: None }
 }
 
 #[cfg(test)]

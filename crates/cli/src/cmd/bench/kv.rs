@@ -16,6 +16,7 @@ Example:
   heddle bench kv --report kv.html
   heddle bench kv --system 'heddle two-queue:quantum=200us' --system tokio --loads 50 --rounds 9
   heddle bench kv --mix syrup --json > kv.json
+  heddle bench kv --system 'heddle two-queue:quantum=100us' --net kernel,xdp --loads 50
 
 One server at a time runs on its own CPUs; the load comes from the last CPU. The saturation load
 is determined once; then each round measures every system at every load.

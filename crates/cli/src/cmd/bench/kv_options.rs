@@ -2,12 +2,14 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
-use heddle_bench::kv::{self, Cpus, KvError, KvOptions, ScanTime, StoreKind, System, Verdict};
+use heddle_bench::kv::{self, Cpus, KvError, KvOptions, Net, ScanTime, StoreKind, System, Verdict};
 use heddle_load::Mix;
 use heddle_metrics::Progress;
+use heddle_netns::Pair;
 
 use crate::cmd::kv::load::{ns, seconds};
 use crate::exit::{Outcome, Usage};
@@ -62,6 +64,10 @@ pub struct KvArgs {
     /// The seed of the arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Networks to compare (comma-separated): kernel, xdp. Server and load are then in two network
+    /// namespaces, which takes root; xdp is measured of heddle alone [default: loopback].
+    #[arg(long = "net", value_delimiter = ',', value_name = "NETS")]
+    nets: Vec<Net>,
 }
 
 /// How much to measure.
@@ -96,10 +102,15 @@ pub fn options(args: KvArgs, extent: Extent) -> anyhow::Result<KvOptions> {
     }
     let paper = args.mix.scan_service().map(ScanTime::Time);
     let scan = args.scan.or(paper).unwrap_or(ScanTime::Gets(1000));
+    let systems = if args.systems.is_empty() { System::defaults() } else { args.systems };
+    let (systems, pair) = match &args.nets[..] {
+        [] => (systems, None),
+        nets => (System::on(&systems, nets), Some(Arc::new(namespaces()?))),
+    };
     let options = KvOptions {
         // This very program, even if its file is replaced in the meantime.
         program: PathBuf::from("/proc/self/exe"),
-        systems: if args.systems.is_empty() { System::defaults() } else { args.systems },
+        systems,
         store,
         mix: args.mix,
         scan,
@@ -110,9 +121,18 @@ pub fn options(args: KvArgs, extent: Extent) -> anyhow::Result<KvOptions> {
         value_len: args.value_size.into(),
         seed: args.seed,
         cpus: Cpus::divide(&allowed, server).map_err(Usage)?,
+        pair,
     };
     options.check().map_err(Usage)?;
     Ok(options)
+}
+
+/// Creates the namespaces of server and load, with a queue for each lane.
+fn namespaces() -> anyhow::Result<Pair> {
+    if let Some(why) = heddle_netns::missing_privilege() {
+        return Err(Usage(format!("--net {why}: it makes network namespaces")).into());
+    }
+    Ok(Pair::new(1)?)
 }
 
 /// Announces the comparison, and runs it.
