@@ -36,10 +36,11 @@ fn with_loss(options: LossOptions, scale: Scale) -> Option<std::collections::Has
     let mut server = Server::start(&net.near, "");
     let loss = match Loss::new(&net.far, FAR, options) {
         Ok(loss) => loss,
-        Err(missing) => {
+        Err(missing) if missing.kind() == std::io::ErrorKind::Unsupported => {
             eprintln!("skipped: {missing}");
             return None;
         }
+        Err(error) => panic!("{error}"),
     };
     clients(&net, NEAR4, scale);
     let counts = (loss.incoming(), loss.outgoing());

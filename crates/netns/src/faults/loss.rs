@@ -1,5 +1,6 @@
 //! Losses and duplicates at an interface.
 
+use rustix::io::Errno;
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -69,7 +70,7 @@ impl Loss {
     /// Begins to lose and duplicate packets of an interface.
     ///
     /// # Errors
-    /// There is no such interface; a lack of privilege; a kernel before 6.6.
+    /// There is no such interface; a lack of privilege; [`Unsupported`](io::ErrorKind::Unsupported): a kernel before 6.6.
     pub fn new(namespace: &Namespace, interface: &str, options: LossOptions) -> io::Result<Self> {
         let index = namespace.index_of(interface)?;
         let load = OpenObject::read("faults", object::FAULTS).and_then(OpenObject::load);
@@ -83,7 +84,9 @@ impl Loss {
             let message = format!(
                 "cannot attach a program to {interface} at tc (it needs Linux 6.6): {error}"
             );
-            io::Error::new(error.kind(), message)
+            let is_old = error.raw_os_error() == Some(Errno::INVAL.raw_os_error());
+            let kind = if is_old { io::ErrorKind::Unsupported } else { error.kind() };
+            io::Error::new(kind, message)
         })?;
         Ok(Self { directions, _incoming: incoming, _outgoing: outgoing })
     }
