@@ -51,6 +51,10 @@ pub struct Config {
     pub restart_after_idle: bool,
     /// The congestion control of new connections.
     pub congestion: Congestion,
+    /// Whether SACK is offered and accepted (RFC 2018). Without it losses are repaired one a round trip.
+    pub sack: bool,
+    /// Whether timestamps are offered and accepted (RFC 7323).
+    pub timestamps: bool,
     /// How long an acknowledgement may wait for data to go with: 40 ms (RFC 9293, section 3.8.6.3: below 500 ms).
     pub delayed_ack: Ns,
     /// Whether new connections delay small segments while data is unacknowledged (RFC 9293, section 3.7.4).
@@ -101,6 +105,8 @@ impl Default for Config {
             initial_window: 10,
             restart_after_idle: true,
             congestion: Congestion::Cubic,
+            sack: true,
+            timestamps: true,
             delayed_ack: Ns::from_ms(40),
             nagle: true,
             keep_alive: None,

@@ -68,6 +68,7 @@ impl HalfOpen {
         header: &Header,
         mtu: u16,
         now: Ns,
+        config: &Config,
     ) -> HalfOpen {
         let options = &header.options;
         HalfOpen {
@@ -76,12 +77,12 @@ impl HalfOpen {
             listener,
             iss,
             irs: header.seq,
-            timestamp: options.timestamps.map(|timestamps| timestamps.value),
+            timestamp: options.timestamps.filter(|_| config.timestamps).map(|t| t.value),
             window: header.window,
             mss: options.mss.unwrap_or_else(|| default_mss(&tuple)),
             mtu,
             window_scale: options.window_scale,
-            sack: options.sack_permitted,
+            sack: options.sack_permitted && config.sack,
             retries: 0,
         }
     }

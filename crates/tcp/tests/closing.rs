@@ -50,6 +50,7 @@ fn this_end_closes_first() {
     events(&mut peer);
     peer.segment(FIN_ACK, 5, 2, &[]);
     assert_eq!((state(&peer, id), peer.stack.time_wait_count()), (State::TimeWait, 1));
+    assert_eq!(peer.stack.info(id).unwrap().unsent, 0);
     let [Event::Connection(_, what)] = events(&mut peer)[..] else { panic!("one event") };
     assert!(what.is_readable() && what.is_closed());
     assert_eq!(peer.read(id).unwrap(), b"");

@@ -262,6 +262,17 @@ fn sacks_in_a_late_acknowledgement_count() {
 }
 
 #[test]
+fn what_lay_beyond_a_gap_is_no_measurement() {
+    let options = OutgoingOptions { mss: Some(1000), ..Default::default() };
+    let (mut peer, id) = sending(fast(), options, 3);
+    let srtt = peer.stack.info(id).unwrap().srtt;
+    peer.pass(Ns::from_ms(500));
+    assert!(peer.stack.counters().timeouts > 0);
+    peer.ack(1, at(3));
+    assert_eq!(peer.stack.info(id).unwrap().srtt, srtt, "Karn's algorithm, RFC 6298, section 3");
+}
+
+#[test]
 fn sacks_of_what_was_not_sent_are_ignored() {
     let (mut peer, id) = sending(fast(), few_options(), 4);
     for block in [(at(9), at(12)), (at(3), at(2)), (0u32.wrapping_sub(50_000), 0), (at(3), at(9))] {

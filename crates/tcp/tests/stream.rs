@@ -63,6 +63,14 @@ fn new_reno_recovers_as_well() {
 }
 
 #[test]
+fn without_sack_a_stream_recovers_as_well() {
+    let config =
+        Config { sack: false, timestamps: false, rto_min: Ns::from_ms(5), ..Config::default() };
+    let rate = rate(config, loss(1_000), 16 << 20);
+    assert!(rate > 0.3, "{rate} Gbit/s");
+}
+
+#[test]
 fn a_bottleneck_with_a_short_queue_is_used() {
     // 100 Mbit/s, 20 ms, a queue of 100 KB.
     let path = Path {
@@ -97,7 +105,7 @@ proptest! {
         seed: u64,
         total in 0u64..300_000,
         back in 0u64..300_000,
-        small: bool,
+        (small, sack, timestamps, new_reno) in any::<(bool, bool, bool, bool)>(),
     ) {
         let buffer = if small { 8 << 10 } else { 256 << 10 };
         let config = Config {
@@ -105,6 +113,9 @@ proptest! {
             user_timeout: Ns::from_secs(100_000),
             receive_buffer: buffer,
             send_buffer: buffer,
+            sack,
+            timestamps,
+            congestion: if new_reno { Congestion::NewReno } else { Congestion::Cubic },
             ..Config::default()
         };
         let mut pair = pair(config, Path::fast(RTT).with(faults), seed);

@@ -24,11 +24,11 @@ impl Connection {
         let is_answer = self.state == State::SynReceived;
         let echo = self.receive.recent;
         let value = timestamp(cx.now, self.timestamp_offset);
-        let has_timestamps = !is_answer || self.has_timestamps();
+        let has_timestamps = if is_answer { self.has_timestamps() } else { cx.config.timestamps };
         let options = OutgoingOptions {
             mss: Some(self.own_mss),
             window_scale: (!is_answer || self.receive.has_scale).then(|| cx.config.window_scale()),
-            sack_permitted: !is_answer || self.sack,
+            sack_permitted: if is_answer { self.sack } else { cx.config.sack },
             timestamps: has_timestamps.then_some(Timestamps { value, echo }),
             ..OutgoingOptions::default()
         };
@@ -132,8 +132,11 @@ impl Connection {
             receive_shift: options.window_scale.map_or(0, |_| cx.config.window_scale()),
             has_scale: options.window_scale.is_some(),
             mss: options.mss.unwrap_or_else(|| default_mss(&self.tuple)),
-            sack: options.sack_permitted,
-            timestamp: options.timestamps.map(|timestamps| timestamps.value),
+            sack: options.sack_permitted && cx.config.sack,
+            timestamp: options
+                .timestamps
+                .filter(|_| cx.config.timestamps)
+                .map(|timestamps| timestamps.value),
         };
         let mtu = self.own_mss + self.tuple.header_length();
         self.agree(&agreed, mtu, cx);

@@ -222,10 +222,14 @@ impl Connection {
         self.receive.has_timestamps.then_some(self.receive.recent)
     }
 
-    /// Bytes written and not sent.
+    /// Bytes written and not sent. A FIN goes after all of them.
     pub fn unsent(&self) -> u32 {
-        let fin = u32::from(self.send.fin == Fin::Sent);
-        (self.send.buffer.len() + fin).saturating_sub(self.send.nxt - self.send.una)
+        let in_flight = self.send.nxt - self.send.una;
+        if self.send.fin == Fin::Sent {
+            0
+        } else {
+            self.send.buffer.len().saturating_sub(in_flight)
+        }
     }
 
     /// Checks what must hold after every step, in builds with assertions.

@@ -15,7 +15,8 @@ pub use sent::Sent;
 pub struct Delivery {
     /// Sequence numbers acknowledged or SACKed for the first time.
     pub delivered: u32,
-    /// The round trip of the first of these that was sent only once.
+    /// The round trip of the first of these, if none was sent again: then it would be unknown which of the two was
+    /// answered, and how long those after it lay beyond the gap (Karn's algorithm, RFC 6298, section 3).
     pub rtt: Option<Ns>,
     /// The largest payload among these.
     pub largest: u16,
@@ -98,7 +99,7 @@ impl Scoreboard {
 
     /// Drops all segments before `ack`.
     pub fn acknowledge(&mut self, ack: Seq, rack: &mut Rack, arrival: &Arrival) -> Delivery {
-        let mut delivery = Delivery::default();
+        let (mut delivery, mut has_retransmitted) = (Delivery::default(), false);
         while let Some(first) = self.queue.front_mut() {
             if first.end().is_after(ack) {
                 self.acknowledge_part(ack, &mut delivery);
@@ -108,8 +109,10 @@ impl Scoreboard {
             self.queue.pop_front();
             self.hint = self.hint.saturating_sub(1);
             self.forget(&sent);
+            has_retransmitted |= sent.is_retransmitted();
             Self::deliver(&sent, rack, arrival, &mut delivery);
         }
+        delivery.rtt = delivery.rtt.filter(|_| !has_retransmitted);
         delivery
     }
 

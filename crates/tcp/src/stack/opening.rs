@@ -100,7 +100,8 @@ impl Stack {
         }
         let iss = Seq(self.secret.initial_sequence(&syn.tuple, syn.now));
         let iss = floor.map_or(iss, |floor| iss.max(floor));
-        let half = HalfOpen::new(syn.tuple, listener, iss, syn.header, syn.mtu, syn.now);
+        let half =
+            HalfOpen::new(syn.tuple, listener, iss, syn.header, syn.mtu, syn.now, &self.config);
         let index = self.half_open.insert(half);
         self.flows.insert(syn.hash, Target::HalfOpen(index));
         self.send_syn_ack(index, syn.now, out);
@@ -133,7 +134,7 @@ impl Stack {
         let header = syn.header;
         let mss = header.options.mss.unwrap_or_else(|| crate::connection::default_mss(&syn.tuple));
         let iss = cookie::make(&self.secret, &syn.tuple, header.seq, mss, syn.now);
-        let mut half = HalfOpen::new(syn.tuple, 0, iss, header, syn.mtu, syn.now);
+        let mut half = HalfOpen::new(syn.tuple, 0, iss, header, syn.mtu, syn.now, &self.config);
         if half.timestamp.is_none() {
             // Nothing comes back that could carry these.
             (half.window_scale, half.sack) = (None, false);
@@ -164,7 +165,7 @@ impl Stack {
         };
         let offset = self.secret.timestamp_offset(&ack.tuple);
         let none = CookieOptions { window_scale: None, sack: false };
-        let timestamps = header.options.timestamps;
+        let timestamps = header.options.timestamps.filter(|_| self.config.timestamps);
         let options =
             timestamps.map_or(none, |t| CookieOptions::decode(t.echo.wrapping_sub(offset)));
         let shift = options.window_scale.unwrap_or(0);
