@@ -81,7 +81,7 @@ pub struct Config {
     pub max_time_wait: usize,
     /// Bytes of all send and receive buffers together: 1 GiB.
     pub max_buffered: usize,
-    /// Bytes beyond a gap, per connection: 128 KiB.
+    /// Bytes beyond a gap, per connection: 256 KiB, as the receive buffer.
     pub max_out_of_order: u32,
     /// Ranges beyond a gap, per connection, from 1: 32.
     pub max_ranges: u8,
@@ -120,7 +120,7 @@ impl Default for Config {
             syn_ack_retries: 5,
             max_time_wait: 1 << 16,
             max_buffered: 1 << 30,
-            max_out_of_order: 128 << 10,
+            max_out_of_order: 256 << 10,
             max_ranges: 32,
             challenge_acks: 10,
             resets: 1_000,
