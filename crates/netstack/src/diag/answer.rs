@@ -5,6 +5,7 @@ use super::json::Line;
 use crate::net::Net;
 use crate::options::{Mode, Spin};
 use heddle_tcp::{Info, ListenerInfo, Progress};
+use rustix::io::retry_on_intr;
 use rustix::net::{SendFlags, send};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -187,7 +188,7 @@ impl Answer<'_> {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.client.set_write_timeout(Some(left))?;
-            let sent = send(self.client, rest, SendFlags::NOSIGNAL)?;
+            let sent = retry_on_intr(|| send(self.client, rest, SendFlags::NOSIGNAL))?;
             rest = &rest[sent..];
         }
         self.text.clear();

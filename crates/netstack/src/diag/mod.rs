@@ -22,6 +22,7 @@ pub use folder::{folder, folders};
 
 use crate::net::Net;
 use heddle_sys::fork;
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvFlags, recv};
 use std::io;
@@ -139,7 +140,7 @@ impl Shared {
         }
         client.set_read_timeout(Some(TO_ASK))?;
         let mut question = [0; 32];
-        let (length, _) = recv(client, &mut question, RecvFlags::empty())?;
+        let (length, _) = retry_on_intr(|| recv(client, &mut question, RecvFlags::empty()))?;
         answer::write(&question[..length], client, net)
     }
 }
