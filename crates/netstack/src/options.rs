@@ -49,8 +49,8 @@ pub struct Options {
     /// `allow=`, any number of times: networks whose packets to claimed ports are taken; those of others are dropped.
     /// By default all are taken. Firewall rules do not see claimed ports.
     pub allow: Vec<String>,
-    /// `pcap=`: a file in which all frames of lanes are recorded, for Wireshark and tcpdump, which do not see them. It is
-    /// overwritten.
+    /// `pcap=`: a file in which all frames of lanes are recorded, for Wireshark and tcpdump, which do not see them. It
+    /// is overwritten.
     pub pcap: Option<String>,
     /// `mode=`: whether the driver runs the program at XDP (`native`) or the kernel does (`generic`).
     pub mode: Mode,

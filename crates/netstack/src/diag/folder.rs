@@ -99,7 +99,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Returns whether nobody listens at the socket any more. Does not wait.
+/// Returns whether no process listens at the socket any more. Does not wait.
 fn refuses(path: &Path) -> bool {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let Ok(socket) = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None) else {
@@ -126,6 +126,6 @@ mod tests {
         fs::write(at("note"), "").unwrap();
         sweep(folder.path());
         assert!(!gone.exists() && at(&own).exists() && at("note").exists());
-        assert!(at("2147483646-0.sock").exists(), "somebody listens: {listening:?}");
+        assert!(at("2147483646-0.sock").exists(), "a process listens: {listening:?}");
     }
 }

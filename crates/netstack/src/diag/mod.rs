@@ -11,7 +11,7 @@
 //!   written.
 //! - **I2** Only the user of the process and root get an answer.
 //! - **I3** A client has a second to ask and [`PATIENCE`] to read. Only other clients wait for it.
-//! - **I4** The thread sleeps in `accept` until somebody asks.
+//! - **I4** The thread sleeps in `accept` until a client connects.
 //! - **I5** What a killed process leaves is a name that refuses connections. The user's next process removes it.
 
 mod answer;
@@ -92,7 +92,7 @@ impl Drop for Diag {
             std::mem::forget(thread);
             return;
         }
-        // Fails only if somebody has removed it.
+        // Fails only if it was removed.
         let _ = std::fs::remove_file(&self.path);
         self.shared.stop();
         let _ = thread.join();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use heddle_metrics::{Cell, Table, human};
 use serde_json::{Value, json};
 
-use super::which::{Which, nobody, title};
+use super::which::{Which, no_process, title};
 use crate::exit::Outcome;
 use crate::out;
 use crate::sources::lanes::Answer;
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let tables = answers.iter().map(|answer| args.table(answer).to_text(out::style()));
     let mut text = tables.collect::<Vec<_>>().join("\n");
     if answers.is_empty() {
-        text = nobody();
+        text = no_process();
     }
     silent.iter().for_each(|why| text.push_str(&format!("No answer: {}\n", out::printable(why))));
     out::text(&text)?;
@@ -68,7 +68,7 @@ struct Sockets<'a> {
 }
 
 impl Args {
-    /// Returns the sockets that are to be shown.
+    /// Returns the sockets that the options select.
     fn sockets<'a>(&self, answer: &'a Answer) -> Sockets<'a> {
         let (udp, tcp) = (self.udp || !self.tcp, self.tcp || !self.udp);
         let mut sockets = Sockets::default();

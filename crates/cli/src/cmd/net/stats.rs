@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use heddle_metrics::{Cell, Table};
 use serde_json::{Value, json};
 
-use super::which::{Which, nobody, title};
+use super::which::{Which, no_process, title};
 use crate::exit::Outcome;
 use crate::out;
 use crate::sources::lanes::Answer;
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let tables = answers.iter().map(|answer| table(answer, args.all).to_text(out::style()));
     let mut text = tables.collect::<Vec<_>>().join("\n");
     if answers.is_empty() {
-        text = nobody();
+        text = no_process();
     }
     silent.iter().for_each(|why| text.push_str(&format!("No answer: {}\n", out::printable(why))));
     out::text(&text)?;

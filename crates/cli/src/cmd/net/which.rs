@@ -38,7 +38,7 @@ impl Which {
 }
 
 /// Returns what is said where no process has lanes.
-pub fn nobody() -> String {
+pub fn no_process() -> String {
     let others = match rustix::process::geteuid().is_root() {
         true => "",
         false => " of yours; root sees those of all users",

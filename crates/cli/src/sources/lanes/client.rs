@@ -98,7 +98,7 @@ fn other(sentence: String) -> io::Error {
     io::Error::other(sentence)
 }
 
-/// Connects; `None` if nobody listens any more. A queue of clients that is full is an error instead of a wait.
+/// Connects; `None` if no process listens any more. A queue of clients that is full is an error instead of a wait.
 fn reach(path: &Path) -> io::Result<Option<UnixStream>> {
     let meta = fs::symlink_metadata(path)?;
     if !meta.file_type().is_socket() {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_listens_at_is_nothing() {
+    fn a_socket_without_a_listener_is_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         drop(UnixListener::bind(at("1-0.sock")).unwrap());
