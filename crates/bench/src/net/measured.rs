@@ -1,6 +1,8 @@
 //! What a client measures, and the figures in it.
 
+use super::system::System;
 use super::usage::Usage;
+use crate::posix::rounds::busy_others;
 use heddle_metrics::{Better, Histogram};
 use serde::{Deserialize, Serialize};
 
@@ -25,12 +27,30 @@ pub(super) struct Measured {
     pub(super) usage: Usage,
     /// CPU time of others, as a share of one CPU.
     pub(super) others: f64,
+    /// Packets that the kernel's stack received at the server's end. The runner fills it in.
+    #[serde(default)]
+    pub(super) by_kernel: u64,
 }
+
+/// Bytes of a stream in a packet, about.
+const SEGMENT: u64 = 1448;
+/// Share of the packets that may go to the kernel although lanes serve: the first ones, at most.
+const MOST_BY_KERNEL: f64 = 0.01;
 
 impl Measured {
     pub(super) fn with_latency(self, latency: &Histogram) -> Measured {
         let [p50_ns, p99_ns, p999_ns] = [latency.p50(), latency.p99(), latency.p999()].map(|t| t.0);
         Measured { answers: latency.count(), p50_ns, p99_ns, p999_ns, ..self }
+    }
+
+    /// Returns why it must not be quoted of a server on `system`.
+    pub(super) fn invalid(&self, system: System) -> Option<String> {
+        let packets = (self.answers + self.bytes / SEGMENT) as f64;
+        let share = self.by_kernel as f64 / packets.max(1.0);
+        if system == System::Xdp && share > MOST_BY_KERNEL {
+            return Some(format!("the kernel received {} packets", self.by_kernel));
+        }
+        busy_others(self.others)
     }
 }
 
@@ -118,6 +138,17 @@ impl Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lanes_serve_or_the_run_is_invalid() {
+        let measured = Measured { answers: 1_000, by_kernel: 9, ..Measured::default() };
+        assert_eq!(measured.invalid(System::Xdp), None);
+        let measured = Measured { by_kernel: 1_000, ..measured };
+        assert_eq!(measured.invalid(System::Xdp).unwrap(), "the kernel received 1000 packets");
+        assert_eq!(measured.invalid(System::Kernel), None);
+        let busy = Measured { others: 0.5, ..measured };
+        assert!(busy.invalid(System::Plain).unwrap().contains("50.0 % of a CPU"));
+    }
 
     #[test]
     fn figures_are_per_request_or_per_kib() {

@@ -2,15 +2,77 @@
 
 use super::options::NetOptions;
 use super::part::Part;
+use super::targets::find;
 use super::usage::accounts_softirqs_apart;
 use crate::posix::rounds::MOST_OTHERS;
 use crate::suite::Outcome;
-use heddle_metrics::Table;
-use heddle_metrics::{BarChart, Report, Results, Row};
+use heddle_metrics::{BarChart, Cell, Mark, Report, Results, Row, Table};
 
-/// The tables of a part's rows.
+/// What tables of systems show, in this order.
+const SHOWN: [&str; 16] = [
+    "p50",
+    "p99",
+    "p99.9",
+    "rate",
+    "throughput",
+    "goodput",
+    "cpu",
+    "server_cpu",
+    "client_cpu",
+    "p999_ratio",
+    "cost",
+    "is_ready",
+    "idle_cpu",
+    "preemptions",
+    "interrupts",
+    "bytes",
+];
+
+/// The tables of a part's rows: systems, then ratios.
 pub(super) fn tables(rows: &[Row]) -> Vec<Table> {
-    heddle_metrics::tables(&Results::here(rows.to_vec()))
+    let systems = heddle_metrics::tables(&Results::here(rows.to_vec()).with_metrics(&SHOWN));
+    systems.into_iter().chain(ratios(rows)).collect()
+}
+
+/// A ratio's metric, and the system that it refers to.
+fn ratio(row: &Row) -> Option<(&str, &str)> {
+    row.metric.split_once("_of_")
+}
+
+/// One line for each case, system and reference, one column for each metric.
+fn ratios(rows: &[Row]) -> Option<Table> {
+    let metrics = ["p50", "p99", "p99.9", "rate", "goodput", "cpu"];
+    let of = |row: &Row, metric: &str| ratio(row).is_some_and(|(of, _)| of == metric);
+    let there = |metric: &&str| rows.iter().any(|row| of(row, metric));
+    let metrics: Vec<&str> = metrics.into_iter().filter(there).collect();
+    let mut table = Table::new(
+        "Ratios within a round",
+        ["case", "of"].into_iter().chain(metrics.iter().copied()),
+    );
+    let mut lines: Vec<(&str, &str, &str)> = Vec::new();
+    for row in rows {
+        let Some((_, reference)) = ratio(row) else { continue };
+        if !lines.contains(&(&row.case, &row.system, reference)) {
+            lines.push((&row.case, &row.system, reference));
+        }
+    }
+    for (case, system, reference) in &lines {
+        let cell = |metric: &&str| {
+            let name = format!("{metric}_of_{reference}");
+            find(rows, system, case, &name).map_or_else(|| Cell::number("-"), value)
+        };
+        let head = [Cell::text(*case), Cell::text(format!("{system} over {reference}"))];
+        table.push(head.into_iter().chain(metrics.iter().map(cell)).collect());
+    }
+    (!lines.is_empty()).then_some(table)
+}
+
+fn value(row: &Row) -> Cell {
+    let text = match row.runs {
+        0 | 1 => format!("{:.2} x", row.value),
+        _ => format!("{:.2} x ({:.2}-{:.2})", row.value, row.min, row.max),
+    };
+    if row.valid { Cell::number(text) } else { Cell::number(text).marked(Mark::Invalid) }
 }
 
 /// What others published of systems that pass the kernel by: not measured here, on other machines.
@@ -85,4 +147,28 @@ pub(super) fn report(
         report
     };
     outcome.report(head, figures, conditions, results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heddle_metrics::{Run, TextStyle};
+
+    #[test]
+    fn ratios_have_a_table_of_their_own() {
+        let row = |metric: &str, unit: &str, value| {
+            Row::from_runs("xdp", "tcp-1", metric, unit, &[Run::ok(value)])
+        };
+        let rows =
+            [row("p50", "ns", 9.0), row("p50_of_kernel", "x", 0.5), row("p50_of_plain", "x", 0.7)];
+        let texts: Vec<String> =
+            tables(&rows).iter().map(|table| table.to_text(TextStyle::PLAIN)).collect();
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert!(!texts[0].contains("_of_"), "{}", texts[0]);
+        assert!(
+            texts[1].contains("xdp over kernel") && texts[1].contains("0.70 x"),
+            "{}",
+            texts[1]
+        );
+    }
 }

@@ -120,3 +120,37 @@ fn ratios(rows: &[Row]) -> Vec<Target> {
 pub(super) fn find<'a>(rows: &'a [Row], system: &str, case: &str, metric: &str) -> Option<&'a Row> {
     rows.iter().find(|row| (&*row.system, &*row.case, &*row.metric) == (system, case, metric))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heddle_metrics::Run;
+
+    fn row(system: &str, case: &str, metric: &str, unit: &str, value: f64) -> Row {
+        Row::from_runs(system, case, metric, unit, &[Run::ok(value)])
+    }
+
+    #[test]
+    fn ratios_are_bounded_on_their_side() {
+        let rows = [
+            row("xdp", "tcp-1000", "rate_of_kernel", "x", 1.4),
+            row("xdp", "tcp-1000", "cpu_of_kernel", "x", 0.9),
+            row("xdp", "tcp-1", "cpu_of_kernel", "x", 0.1),
+        ];
+        let reached: Vec<bool> = of(&rows).iter().map(|target| target.reached).collect();
+        assert_eq!(reached, [true, false]);
+    }
+
+    #[test]
+    fn figures_without_a_peer_have_targets_too() {
+        let rows = [
+            row("heddle-tcp", "stack-32", "cost", "ns", 251.0),
+            row("xdp", "idle", "is_ready", "ns", 1.0),
+            row("xdp", "idle", "preemptions", "", 1.0),
+            row("kernel", "idle", "idle_cpu", "ns", 1e9),
+            row("xdp", "loss-tcp-rto-5ms", "p99.9", "ns", 19e6),
+        ];
+        let reached: Vec<bool> = of(&rows).iter().map(|target| target.reached).collect();
+        assert_eq!(reached, [true, false, true, false], "loss, stack, look, preemptions");
+    }
+}

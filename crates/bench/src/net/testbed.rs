@@ -89,8 +89,11 @@ impl<'a> Testbed<'a> {
             load: setting.load,
         };
         let job = self.job(self.options.cpus.load, setting.client, None, Role::Client(client));
-        self.result("the client", &self.pair.far, &job)
-            .map_err(|error| io::Error::new(error.kind(), format!("{error}{}", server.said())))
+        let before = received(&self.pair.near)?;
+        let measured: Measured = self
+            .result("the client", &self.pair.far, &job)
+            .map_err(|error| io::Error::new(error.kind(), format!("{error}{}", server.said())))?;
+        Ok(Measured { by_kernel: received(&self.pair.near)? - before, ..measured })
     }
 
     /// Starts a server. Returns it with its port.
@@ -153,9 +156,36 @@ impl<'a> Testbed<'a> {
     }
 }
 
+/// Returns how many segments and datagrams the kernel's stack has received in `namespace`.
+fn received(namespace: &Namespace) -> io::Result<u64> {
+    let text = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))?;
+    Ok(counter(&text, "Tcp:", "InSegs") + counter(&text, "Udp:", "InDatagrams"))
+}
+
+/// Returns a counter from the text of `/proc/net/snmp`: a line of names, then one of values.
+fn counter(text: &str, protocol: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter(|line| line.split(' ').next() == Some(protocol));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    pairs.find(|(of, _)| *of == name).and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+}
+
 fn into_io(error: StartError) -> io::Error {
     match error {
         StartError::Interrupted => io::ErrorKind::Interrupted.into(),
         other => io::Error::other(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_by_their_names() {
+        let text = "Tcp: ActiveOpens InSegs\nTcp: 5 70\nUdp: InDatagrams NoPorts\nUdp: 8 9\nUdpLite: InDatagrams\nUdpLite: 1\n";
+        assert_eq!(counter(text, "Tcp:", "InSegs"), 70);
+        assert_eq!(counter(text, "Udp:", "InDatagrams"), 8);
+        assert_eq!(counter(text, "Sctp:", "InDatagrams"), 0);
     }
 }
