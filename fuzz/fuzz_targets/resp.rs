@@ -2,6 +2,9 @@
 //! is one.
 #![no_main]
 
+#[path = "../../crates/proto/src/input.rs"]
+#[allow(dead_code)]
+mod input;
 #[path = "../../crates/proto/src/resp.rs"]
 #[allow(dead_code)]
 mod resp;

@@ -8,6 +8,7 @@
 //! the connection stays in step. Bytes that are not RESP end the connection, since the start of the next
 //! request is unknown.
 
+use super::input::{Input, LineTooLong};
 use super::resp_words;
 
 /// Limits of a request.
@@ -33,11 +34,6 @@ impl Default for Limits {
 pub const MAX_LINE: usize = 64 << 10;
 /// Most bytes that a client can announce and have skipped; Redis refuses more too.
 pub const MAX_SKIPPED: usize = 512 << 20;
-/// Parsed bytes are dropped from the front of the buffer once there are this many.
-const COMPACT_AT: usize = 64 << 10;
-/// Memory that an empty buffer keeps. Together with a short reply it is less than the allowance of a
-/// connection when others hold all the rest.
-const KEPT: usize = 8 << 10;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,11 +102,7 @@ enum Step {
 #[derive(Debug)]
 pub struct Reader {
     limits: Limits,
-    buf: Vec<u8>,
-    /// `buf` is parsed up to here.
-    at: usize,
-    /// No line end before here, so that a slow line is searched once.
-    searched: usize,
+    input: Input,
     state: State,
     args: Vec<Vec<u8>>,
     /// Bytes in `args`.
@@ -125,9 +117,7 @@ impl Reader {
     pub fn new(limits: Limits) -> Reader {
         Reader {
             limits,
-            buf: Vec::new(),
-            at: 0,
-            searched: 0,
+            input: Input::default(),
             state: State::Start,
             args: Vec::new(),
             held: 0,
@@ -139,20 +129,14 @@ impl Reader {
     /// Takes bytes of the connection.
     pub fn push(&mut self, bytes: &[u8]) {
         // After an error nothing is read: input would only accumulate.
-        if self.failed.is_some() {
-            return;
+        if self.failed.is_none() {
+            self.input.push(bytes);
         }
-        if self.at == self.buf.len() || self.at >= COMPACT_AT {
-            self.buf.drain(..self.at);
-            self.searched = self.searched.saturating_sub(self.at);
-            self.at = 0;
-        }
-        self.buf.extend_from_slice(bytes);
     }
 
     /// Whether a request is incomplete.
     pub fn is_mid_request(&self) -> bool {
-        self.at < self.buf.len() || !matches!(self.state, State::Start)
+        !self.input.rest().is_empty() || !matches!(self.state, State::Start)
     }
 
     /// Bytes of memory held.
@@ -160,14 +144,12 @@ impl Reader {
         /// An allocator's size for the shortest argument.
         const LEAST: usize = 32;
         let args = self.args.capacity() * size_of::<Vec<u8>>() + self.args.len() * LEAST;
-        self.buf.capacity() + self.held + args
+        self.input.capacity() + self.held + args
     }
 
     /// Frees the memory of completed requests; called before a wait.
     pub fn settle(&mut self) {
-        if self.at == self.buf.len() && self.buf.capacity() > KEPT {
-            (self.buf, self.at, self.searched) = (Vec::new(), 0, 0);
-        }
+        self.input.settle();
     }
 
     /// Returns the next whole request; `None` until more bytes are pushed.
@@ -193,7 +175,7 @@ impl Reader {
                 }
                 Err(error) => {
                     // What was read so far is useless now, and can be large.
-                    (self.args, self.buf, self.at, self.searched) = (Vec::new(), Vec::new(), 0, 0);
+                    (self.args, self.input) = (Vec::new(), Input::default());
                     self.held = 0;
                     self.failed = Some(error);
                     return Err(error);
@@ -213,7 +195,7 @@ impl Reader {
 
     fn start(&mut self) -> Result<Step, ProtocolError> {
         let Some(line) = self.line()? else { return Ok(Step::NeedMore) };
-        let line = &self.buf[line];
+        let line = self.input.bytes(line);
         if line.first() != Some(&b'*') {
             self.args = resp_words::split(line).ok_or(ProtocolError::Quotes)?;
             check_count(self.args.len(), self.limits)?;
@@ -228,7 +210,7 @@ impl Reader {
 
     fn header(&mut self, left: usize) -> Result<Step, ProtocolError> {
         let Some(line) = self.line()? else { return Ok(Step::NeedMore) };
-        let line = &self.buf[line];
+        let line = self.input.bytes(line);
         match line.first() {
             Some(b'$') => {}
             other => return Err(ProtocolError::NotBulk(other.copied().unwrap_or(b'\r'))),
@@ -245,7 +227,7 @@ impl Reader {
     }
 
     fn bulk(&mut self, left: usize, len: usize) -> Result<Step, ProtocolError> {
-        let rest = &self.buf[self.at..];
+        let rest = self.input.rest();
         let Some(end) = rest.get(len..len + 2) else { return Ok(Step::NeedMore) };
         if end != b"\r\n" {
             return Err(ProtocolError::BulkEnd);
@@ -255,13 +237,13 @@ impl Reader {
             self.args.push(rest[..len].to_vec());
             self.held += len;
         }
-        self.consume(len + 2);
+        self.input.consume(len + 2);
         Ok(after_argument(left))
     }
 
     fn skip(&mut self, left: usize, rest: usize) -> Step {
-        let now = rest.min(self.buf.len() - self.at);
-        self.consume(now);
+        let now = rest.min(self.input.rest().len());
+        self.input.consume(now);
         match rest - now {
             0 => {
                 self.args.clear();
@@ -272,29 +254,8 @@ impl Reader {
         }
     }
 
-    /// The range of the next line, without its end, which is consumed. Lines end in LF or CR LF.
     fn line(&mut self) -> Result<Option<std::ops::Range<usize>>, ProtocolError> {
-        let from = self.searched.max(self.at);
-        let Some(found) = self.buf[from..].iter().position(|b| *b == b'\n') else {
-            self.searched = self.buf.len();
-            return if self.buf.len() - self.at > MAX_LINE {
-                Err(ProtocolError::Line)
-            } else {
-                Ok(None)
-            };
-        };
-        let (start, end) = (self.at, from + found);
-        if end - start > MAX_LINE {
-            return Err(ProtocolError::Line);
-        }
-        self.consume(end + 1 - start);
-        let has_cr = end > start && self.buf[end - 1] == b'\r';
-        Ok(Some(start..end - usize::from(has_cr)))
-    }
-
-    fn consume(&mut self, n: usize) {
-        self.at += n;
-        self.searched = self.at;
+        self.input.line(MAX_LINE).map_err(|LineTooLong| ProtocolError::Line)
     }
 }
 

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::input::{COMPACT_AT, KEPT};
 
 type Outcome = (Vec<Request>, Option<ProtocolError>);
 
@@ -147,7 +148,7 @@ fn the_buffer_does_not_grow_with_the_stream() {
         reader.push(&[0; 4096]);
         assert_eq!(reader.next_request(), Ok(None));
     }
-    assert!(reader.buf.capacity() < 2 * COMPACT_AT, "{}", reader.buf.capacity());
+    assert!(reader.input.capacity() < 2 * COMPACT_AT, "{}", reader.input.capacity());
 }
 
 #[test]
