@@ -16,7 +16,7 @@ use super::limits::{Limit, Spare, Waits, Watch};
 use super::open::{Breaker, Open, Presence};
 use super::service::{Service, Ticket};
 use super::session::{FLUSH_AT, LINGER, NextStep, READ_SIZE, Session};
-use super::{ACCEPT_PAUSE, DRAIN, Error, Stop, TOO_MANY};
+use super::{ACCEPT_PAUSE, DRAIN, Error, Stop};
 use heddle_proto::udp::MAX_DATAGRAM;
 use heddle_store::Section;
 
@@ -133,7 +133,7 @@ fn accept_loop<P: Platform>(shared: &Blocking<P>, listener: &P::Listener) {
         let admitted = match accepted {
             Ok(stream) if spare.restore() => admit(shared, stream),
             Ok(stream) => {
-                turn_away(stream);
+                turn_away(service, stream);
                 spare.restore();
                 Ok(())
             }
@@ -147,21 +147,21 @@ fn accept_loop<P: Platform>(shared: &Blocking<P>, listener: &P::Listener) {
     }
 }
 
-fn turn_away(mut stream: impl Write) {
+fn turn_away<S: Section>(service: &Service<S>, mut stream: impl Write) {
     // The client may be gone already.
-    let _ = stream.write_all(TOO_MANY);
+    let _ = stream.write_all(service.too_many());
 }
 
 fn admit<P: Platform>(shared: &Blocking<P>, mut stream: P::Stream) -> io::Result<()> {
     let Some(guard) = Connection::open(&shared.service) else {
-        turn_away(stream);
+        turn_away(&shared.service, stream);
         return Ok(());
     };
     let breaker = match P::breaker(&stream) {
         Ok(breaker) => breaker,
         Err(error) => {
             shared.service.bounds.hit(Limit::Descriptors);
-            turn_away(stream);
+            turn_away(&shared.service, stream);
             return Err(error);
         }
     };

@@ -128,10 +128,14 @@ impl<S: Section> Service<S> {
         let mut value = Vec::new();
         match self.store.get(self.key(&args[0])?, &mut value)? {
             true => {
+                self.counters.get_hits.add();
                 hold.reply(out.len() + value.len()).map_err(|limit| self.no_room(limit))?;
                 resp::bulk(out, &value);
             }
-            false => resp::nil(out),
+            false => {
+                self.counters.get_misses.add();
+                resp::nil(out);
+            }
         }
         Ok(())
     }

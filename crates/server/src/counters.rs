@@ -22,10 +22,16 @@ counters! {
     requests_set,
     requests_delete,
     requests_range,
+    /// memcached's touch, gat and gats, each key.
+    requests_touch,
     requests_other,
-    /// Requests that were answered with an error, by either protocol.
+    /// Keys that a GET found.
+    get_hits,
+    /// Keys that a GET did not find.
+    get_misses,
+    /// Requests that were answered with an error, by any protocol.
     request_errors,
-    /// Connections ended because their input was not RESP.
+    /// Connections ended because their input was not of their protocol.
     protocol_errors,
     /// Answers with an error of the store.
     store_errors,

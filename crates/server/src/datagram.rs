@@ -5,6 +5,7 @@ use std::time::Instant;
 use heddle_core::Ns;
 
 use super::limits::Limit;
+use super::options::Protocol;
 use super::service::{MAX_RANGE, Service};
 use heddle_proto::udp::{Key, Op, RESPONSE_LEN, Request, Response, Status, digest, id_key};
 use heddle_store::{Section, StoreError};
@@ -18,9 +19,35 @@ struct OperationResult {
     digest: u32,
 }
 
+/// The bytes of an answer.
+pub(super) enum Answer {
+    /// To the load generator.
+    Fixed([u8; RESPONSE_LEN]),
+    /// To a client of memcached.
+    Text(Vec<u8>),
+}
+
+impl std::ops::Deref for Answer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Answer::Fixed(bytes) => bytes,
+            Answer::Text(bytes) => bytes,
+        }
+    }
+}
+
 impl<S: Section> Service<S> {
     /// Returns the answer to a datagram received at `received`; `None`, counted, if it is not a request.
-    pub(super) fn datagram(&self, bytes: &[u8], received: Instant) -> Option<[u8; RESPONSE_LEN]> {
+    pub(super) fn datagram(&self, bytes: &[u8], received: Instant) -> Option<Answer> {
+        match self.protocol {
+            Protocol::Memcached => self.memcached_datagram(bytes).map(Answer::Text),
+            _ => self.load_datagram(bytes, received).map(Answer::Fixed),
+        }
+    }
+
+    fn load_datagram(&self, bytes: &[u8], received: Instant) -> Option<[u8; RESPONSE_LEN]> {
         let start = Instant::now();
         let Ok(request) = Request::decode(bytes) else {
             self.counters.datagrams_malformed.add();
@@ -99,6 +126,11 @@ impl<S: Section> Service<S> {
         self.counters.requests_get.add();
         let mut value = Vec::new();
         let found = self.store.get(key, &mut value)?;
+        if found {
+            self.counters.get_hits.add()
+        } else {
+            self.counters.get_misses.add()
+        }
         Ok(OperationResult {
             missing: !found,
             keys: found.into(),

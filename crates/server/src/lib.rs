@@ -16,7 +16,8 @@
 //!
 //! # Modules
 //!
-//! - `session`, `commands`, `datagram`: from request bytes to reply bytes, without sockets or systems.
+//! - `session`, `wire`, `commands`, `memcached`, `datagram`: from request bytes to reply bytes, without sockets or
+//!   systems.
 //! - `tokio_system`: on tokio.
 //! - `blocking`: on anything whose calls block, through the trait `Platform`, which `threads` and
 //!   `heddle_system` implement. `open`: what they have open, and how it is shut down.
@@ -43,6 +44,7 @@ mod error;
 mod evented;
 mod heddle_system;
 mod limits;
+mod memcached;
 mod open;
 mod options;
 mod service;
@@ -50,6 +52,7 @@ mod session;
 mod stop;
 mod threads;
 mod tokio_system;
+mod wire;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -69,7 +72,7 @@ pub use stop::Stop;
 use bind::Sockets;
 use evented::{Plain, Waiting};
 use heddle::Runtime;
-use heddle_store::{NoSection, Store, is_loaded, load_dataset};
+use heddle_store::{NoSection, Store, is_loaded, load_dataset_after};
 use heddle_system::NoPreempt;
 use limits::Bounds;
 use service::Service;
@@ -78,8 +81,6 @@ use service::Service;
 const DRAIN: Duration = Duration::from_secs(2);
 /// Pause after a failed accept, mostly for lack of descriptors: connections need time to close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
-/// The answer to a connection beyond the maximum.
-const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// A running server.
 pub struct Server {
@@ -261,7 +262,7 @@ fn check(options: &Options) -> Result<(), Error> {
         return Err(Error::Zero { what });
     }
     let waits = matches!(options.system, System::Events { .. } | System::Epoll { .. });
-    if options.protocol == Protocol::Resp || waits {
+    if options.protocol.has_store() || waits {
         return Ok(());
     }
     Err(Error::Protocol { protocol: options.protocol.name(), system: options.system.name() })
@@ -277,10 +278,14 @@ struct Prepared {
 
 fn open(options: &Options) -> Result<Box<dyn Store>, Error> {
     let store = options.store.open_within(options.clients.store_memory)?;
-    if let Some(data) = options.dataset
-        && !is_loaded(&*store, data.keys, data.value_size)?
-    {
-        load_dataset(&*store, data.keys, data.value_size, &mut |_| ())?;
+    if let Some(data) = options.dataset {
+        let head = match options.protocol {
+            Protocol::Memcached => memcached::dataset_header(),
+            _ => Vec::new(),
+        };
+        if !is_loaded(&*store, data.keys, head.len() + data.value_size)? {
+            load_dataset_after(&head, &*store, data.keys, data.value_size, &mut |_| ())?;
+        }
     }
     Ok(store)
 }
@@ -293,8 +298,8 @@ fn serve(
     on: Prepared,
 ) -> Result<(), Error> {
     let Some(store) = store else {
-        let waiting = on.waiting.expect("other systems speak RESP only");
-        let plain = on.plain.expect("RESP has a store");
+        let waiting = on.waiting.expect("other systems serve the store only");
+        let plain = on.plain.expect("a protocol has a store or needs none");
         return plain.run(waiting, sockets, options.max_connections, stop);
     };
     if let (System::Heddle(heddle), Some(runtime)) = (&options.system, on.runtime) {

@@ -44,6 +44,9 @@ pub enum Protocol {
     /// Redis' protocol, with the store; and the load generator's datagrams.
     #[default]
     Resp,
+    /// memcached's text protocol, with the store; on datagrams too, behind memcached's frame header. Items have
+    /// headers in the store, so that a store belongs to one protocol.
+    Memcached,
     /// HTTP/1.1: the files beneath a directory. On [`System::Events`] and [`System::Epoll`] only.
     Http {
         /// The directory.
@@ -55,10 +58,16 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Whether it serves the store; such a protocol is spoken on every system.
+    pub fn has_store(&self) -> bool {
+        matches!(self, Protocol::Resp | Protocol::Memcached)
+    }
+
     /// The name by which a user chooses it.
     pub fn name(&self) -> &'static str {
         match self {
             Protocol::Resp => "resp",
+            Protocol::Memcached => "memcached",
             Protocol::Http { .. } => "http",
             Protocol::Echo => "echo",
         }
@@ -117,9 +126,9 @@ pub struct Dataset {
 /// All options of [`super::run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where to listen for RESP; port 0 takes a free one.
+    /// Where to listen for connections; port 0 takes a free one.
     pub tcp: Option<SocketAddr>,
-    /// Where to listen for the load generator's datagrams; port 0 takes a free one.
+    /// Where to listen for datagrams: the load generator's, or memcached's; port 0 takes a free one.
     pub udp: Option<SocketAddr>,
     /// The protocol on connections.
     pub protocol: Protocol,

@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::Options;
 use super::counters::{Counters, Gauge};
 use super::limits::{Bounds, Limit, Reservation};
+use super::memcached::Items;
+use super::{Options, Protocol};
 use heddle_proto::resp::Limits;
 use heddle_store::{Guarded, Section, Store};
 
@@ -23,6 +24,8 @@ type Describe = Box<dyn Fn() -> String + Send + Sync>;
 pub(super) struct Service<S> {
     pub(super) store: Guarded<S>,
     pub(super) section: S,
+    pub(super) protocol: Protocol,
+    pub(super) items: Items,
     pub(super) limits: Limits,
     pub(super) bounds: Arc<Bounds>,
     pub(super) system: &'static str,
@@ -43,6 +46,8 @@ impl<S: Section> Service<S> {
         Arc::new(Service {
             store: Guarded::new(store, section.clone()),
             section,
+            protocol: options.protocol.clone(),
+            items: Items::default(),
             limits: options.limits,
             bounds: bounds.clone(),
             system: options.system.name(),
@@ -78,6 +83,19 @@ impl<S: Section> Service<S> {
         None
     }
 
+    /// The answer to a connection beyond the maximum.
+    pub(super) fn too_many(&self) -> &'static [u8] {
+        match self.protocol {
+            Protocol::Memcached => b"ERROR Too many open connections\r\n",
+            _ => b"-ERR max number of clients reached\r\n",
+        }
+    }
+
+    /// Seconds since the start.
+    pub(super) fn uptime_s(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+
     /// The reply to INFO.
     pub(super) fn info(&self) -> String {
         let store = self.store.store();
@@ -88,7 +106,7 @@ impl<S: Section> Service<S> {
             env!("CARGO_PKG_VERSION"),
             self.system,
             std::process::id(),
-            self.started.elapsed().as_secs(),
+            self.uptime_s(),
             store.name(),
             store.describe(),
             store.len_estimate(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::limits::{Limit, Reservation, Waits};
 use super::service::Service;
-use heddle_proto::resp::{self, Reader, Request};
+use super::wire::{Turn, Wire};
 use heddle_store::Section;
 
 /// Replies are written once there are this many bytes.
@@ -29,51 +29,48 @@ pub(super) enum NextStep {
 /// Bytes in, replies out.
 pub(super) struct Session<S> {
     service: Arc<Service<S>>,
-    reader: Reader,
+    wire: Wire,
     replies: Vec<u8>,
     hold: Reservation,
 }
 
 impl<S: Section> Session<S> {
     pub(super) fn new(service: Arc<Service<S>>) -> Session<S> {
-        let reader = Reader::new(service.limits);
+        let wire = Wire::new(&service);
         let hold = Reservation::new(&service.bounds);
-        Session { service, reader, replies: Vec::new(), hold }
+        Session { service, wire, replies: Vec::new(), hold }
     }
 
     /// Takes bytes that were read.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.reader.push(bytes);
+        self.wire.push(bytes);
     }
 
     /// What the connection waits for once everything received is answered.
     pub(super) fn waits(&self) -> Waits {
-        if self.reader.is_mid_request() { Waits::Request } else { Waits::Idle }
+        if self.wire.is_mid_request() { Waits::Request } else { Waits::Idle }
     }
 
     /// Sends the client the error of a limit as the last reply.
     pub(super) fn refuse(&mut self, limit: Limit) {
         // A client between requests would take it for the answer to its next one.
         if limit != Limit::Idle {
-            let text = format!("ERR {}", self.service.bounds.explain(limit));
-            resp::error(&mut self.replies, &text);
+            let text = self.service.bounds.explain(limit).to_string();
+            self.wire.error(&mut self.replies, &text);
         }
     }
 
     /// Called before a wait: frees buffers that are not needed.
     pub(super) fn settle(&mut self) {
-        self.reader.settle();
-        self.hold.settle(self.reader.held(), &mut self.replies);
+        self.wire.settle();
+        self.hold.settle(self.wire.held(), &mut self.replies);
     }
 
     /// The client sends no more: half a request is answered with an error.
     pub(super) fn end(&mut self) {
-        if self.reader.is_mid_request() {
+        if self.wire.is_mid_request() {
             self.service.counters.protocol_errors.add();
-            resp::error(
-                &mut self.replies,
-                "ERR Protocol error: the connection ended in mid-request",
-            );
+            self.wire.ended(&mut self.replies);
         }
     }
 
@@ -85,23 +82,14 @@ impl<S: Section> Session<S> {
     /// Performs the requests that are complete.
     pub(super) fn advance(&mut self) -> NextStep {
         while self.replies.len() < FLUSH_AT {
-            if let Err(limit) = self.hold.input(self.reader.held()) {
+            if let Err(limit) = self.hold.input(self.wire.held()) {
                 self.refuse(limit);
                 return NextStep::Close;
             }
-            match self.reader.next_request() {
-                Ok(None) => return NextStep::Read,
-                Ok(Some(Request::TooLong { len, limit })) => self.too_long(len, limit),
-                Ok(Some(Request::Command(args))) => {
-                    if self.service.command(&args, &mut self.hold, &mut self.replies).is_break() {
-                        return NextStep::Close;
-                    }
-                }
-                Err(error) => {
-                    self.service.counters.protocol_errors.add();
-                    resp::error(&mut self.replies, &format!("ERR Protocol error: {error}"));
-                    return NextStep::Close;
-                }
+            match self.wire.perform(&self.service, &mut self.hold, &mut self.replies) {
+                Turn::Done => {}
+                Turn::Read => return NextStep::Read,
+                Turn::Close => return NextStep::Close,
             }
             // Any answer counts, be it an error or the list of commands: it is kept until the client reads it.
             if let Err(limit) = self.hold.reply(self.replies.capacity()) {
@@ -110,14 +98,5 @@ impl<S: Section> Session<S> {
             }
         }
         NextStep::Advance
-    }
-
-    fn too_long(&mut self, len: usize, limit: usize) {
-        self.service.counters.request_errors.add();
-        let text = format!(
-            "ERR the argument of {len} bytes is too long: at most {limit} bytes each, {} together",
-            self.service.limits.request
-        );
-        resp::error(&mut self.replies, &text);
     }
 }

@@ -116,7 +116,7 @@ async fn accept(service: Shared, listener: tokio::net::TcpListener, mut life: Li
             }
             Ok((stream, _)) => {
                 // A new connection has room for so few bytes: this does not wait.
-                let _ = { stream }.write_all(super::TOO_MANY).await;
+                let _ = { stream }.write_all(service.too_many()).await;
                 spare.restore();
             }
             Err(error) if spare.give_up(&error, &service.bounds) => {}
@@ -130,7 +130,7 @@ async fn accept(service: Shared, listener: tokio::net::TcpListener, mut life: Li
 
 async fn connection(service: Shared, mut stream: tokio::net::TcpStream, mut life: Life) {
     let Some(_guard) = Connection::open(&service) else {
-        let _ = stream.write_all(super::TOO_MANY).await;
+        let _ = stream.write_all(service.too_many()).await;
         return;
     };
     let _ = stream.set_nodelay(true);

@@ -27,9 +27,24 @@ pub fn load_dataset(
     value_size: usize,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
-    let mut value = vec![0; value_size];
+    load_dataset_after(&[], store, n_keys, value_size, progress)
+}
+
+/// The same, with `head` before the `value_size` bytes of each value.
+///
+/// # Errors
+/// The store's.
+pub fn load_dataset_after(
+    head: &[u8],
+    store: &dyn Store,
+    n_keys: u64,
+    value_size: usize,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), StoreError> {
+    let mut value = head.to_vec();
+    value.resize(head.len() + value_size, 0);
     for id in 0..n_keys {
-        fill(&mut value, id);
+        fill(&mut value[head.len()..], id);
         store.put(&id_key(id), &value)?;
         if (id + 1) % REPORT_EVERY == 0 {
             progress(id + 1);

@@ -26,7 +26,9 @@ mod section;
 
 use std::path::PathBuf;
 
-pub use dataset::{Calibration, CalibrationError, calibrate_scan, is_loaded, load_dataset};
+pub use dataset::{
+    Calibration, CalibrationError, calibrate_scan, is_loaded, load_dataset, load_dataset_after,
+};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 #[cfg(feature = "rocksdb")]

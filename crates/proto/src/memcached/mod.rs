@@ -75,6 +75,24 @@ pub enum Request {
     TooLarge(Store),
 }
 
+impl Request {
+    /// Whether the client wants an answer.
+    pub fn reply(&self) -> Reply {
+        match self {
+            Request::Store { command, .. } | Request::TooLarge(command) => command.reply,
+            Request::Delete(_, reply)
+            | Request::Count { reply, .. }
+            | Request::Touch(_, _, reply)
+            | Request::FlushAll(_, reply)
+            | Request::Verbosity(reply)
+            | Request::Refused(_, reply) => *reply,
+            Request::Get { .. } | Request::Version | Request::Stats(_) | Request::Quit => {
+                Reply::Wanted
+            }
+        }
+    }
+}
+
 /// A storage command without its data block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {

@@ -34,7 +34,9 @@ impl Protocol for Echo {
     type Conversation = EchoConversation;
 
     /// It is closed without a reply: the protocol has no error frame.
-    const TOO_MANY: &'static [u8] = b"";
+    fn too_many(&self) -> &'static [u8] {
+        b""
+    }
 
     fn open(&self) -> Option<EchoConversation> {
         self.0.enter().map(|client| EchoConversation::new(Some(client), &self.0.bounds))

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::protocol::{Conversation, Protocol};
-use crate::TOO_MANY;
 use crate::connection_guard::Connection;
 use crate::limits::{Bounds, Limit, Waits};
 use crate::service::Service;
 use crate::session::{NextStep, Session};
 use heddle_store::NoSection;
 
-/// RESP over connections and the load generator's datagrams.
+/// RESP or memcached's protocol over connections, and datagrams.
 pub(crate) struct Kv(pub(crate) Arc<Service<NoSection>>);
 
 /// State of one connection.
@@ -23,7 +22,9 @@ pub(crate) struct KvConversation {
 impl Protocol for Kv {
     type Conversation = KvConversation;
 
-    const TOO_MANY: &'static [u8] = TOO_MANY;
+    fn too_many(&self) -> &'static [u8] {
+        self.0.too_many()
+    }
 
     fn open(&self) -> Option<KvConversation> {
         let guard = Connection::open(&self.0)?;
@@ -40,7 +41,7 @@ impl Protocol for Kv {
 
     fn datagram(&self, bytes: &[u8], received: Instant) -> Option<Vec<u8>> {
         let ticket = self.0.admit(bytes.len())?;
-        ticket.service().datagram(bytes, received).map(Vec::from)
+        ticket.service().datagram(bytes, received).map(|answer| answer.to_vec())
     }
 
     fn send_failed(&self) {

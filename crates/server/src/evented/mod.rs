@@ -102,11 +102,11 @@ pub(super) enum Plain {
 }
 
 impl Plain {
-    /// Opens a protocol without a store; `None` for RESP.
+    /// Opens a protocol without a store; `None` for a protocol with one.
     pub(super) fn open(options: &Options, bounds: &Arc<Bounds>) -> Result<Option<Plain>, Error> {
         let most = options.max_connections;
         match &options.protocol {
-            Protocol::Resp => Ok(None),
+            Protocol::Resp | Protocol::Memcached => Ok(None),
             Protocol::Http { root } => {
                 let cannot = |source| Error::Root { root: root.clone(), source };
                 Ok(Some(Plain::Http(Http::new(root, most, bounds).map_err(cannot)?)))

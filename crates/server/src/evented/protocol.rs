@@ -34,7 +34,7 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     type Conversation: Conversation;
 
     /// The text sent to a connection beyond the limit.
-    const TOO_MANY: &'static [u8];
+    fn too_many(&self) -> &'static [u8];
 
     /// Starts a conversation; `None` if there are too many.
     fn open(&self) -> Option<Self::Conversation>;

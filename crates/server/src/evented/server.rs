@@ -153,7 +153,7 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
                     }
                 }
                 Ok((stream, _)) => {
-                    turn_away::<P>(stream);
+                    turn_away(&self.protocol, stream);
                     self.spare.restore();
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
@@ -173,7 +173,7 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let Some(talk) = self.protocol.open() else {
-            turn_away::<P>(stream);
+            turn_away(&self.protocol, stream);
             return Ok(());
         };
         // There are as many slots as conversations: none is free only while another thread is returning one.
@@ -246,10 +246,10 @@ impl<P: Protocol, B: Backend> EventServer<P, B> {
     }
 }
 
-fn turn_away<P: Protocol>(stream: TcpStream) {
+fn turn_away<P: Protocol>(protocol: &P, stream: TcpStream) {
     // The client may be gone already. Its input is read first: unread input would reset the connection and
     // lose the text.
-    let _ = stream.set_nonblocking(true).and_then(|()| (&stream).write(P::TOO_MANY));
+    let _ = stream.set_nonblocking(true).and_then(|()| (&stream).write(protocol.too_many()));
     let _ = stream.shutdown(Shutdown::Write).and_then(|()| (&stream).read(&mut [0; 4096]));
 }
 

@@ -59,8 +59,9 @@ pub(crate) struct HttpConversation {
 impl Protocol for Http {
     type Conversation = HttpConversation;
 
-    const TOO_MANY: &'static [u8] =
-        b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    fn too_many(&self) -> &'static [u8] {
+        b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    }
 
     fn bounds(&self) -> &Arc<Bounds> {
         &self.clients.bounds
