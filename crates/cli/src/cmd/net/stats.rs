@@ -19,8 +19,8 @@ Examples:
   heddle net stats server --all
   heddle net stats --json | jq '.processes[].counters[] | select(.of == \"losses\")'
 
-packets, losses and tcp are counted by each lane; xdp by the program at the interface, control by the
-thread that follows the kernel's routes and neighbours. docs/net.md explains each counter.")]
+packets, losses and tcp are counted by each lane; xdp by the program at the interface, control by
+the thread that follows the kernel's routes and neighbours. docs/net.md explains each counter.")]
 pub struct Args {
     #[command(flatten)]
     which: Which,

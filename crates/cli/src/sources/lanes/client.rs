@@ -121,7 +121,7 @@ fn reach(path: &Path) -> io::Result<Option<UnixStream>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read as _, Write as _};
+    use std::io::Write as _;
     use std::os::unix::net::UnixListener;
 
     const NET: &str = "{\"is\":\"net\",\"schema\":1,\"interface\":\"eth0\",\"up\":true,\"mtu\":1500,\"lanes\":1,\
