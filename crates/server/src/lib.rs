@@ -43,6 +43,7 @@ mod datagram;
 mod error;
 mod evented;
 mod heddle_system;
+mod item_state;
 mod limits;
 mod memcached;
 mod open;

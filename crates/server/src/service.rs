@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::counters::{Counters, Gauge};
+use super::item_state::ItemState;
 use super::limits::{Bounds, Limit, Reservation};
-use super::memcached::Items;
 use super::{Options, Protocol};
 use heddle_proto::resp::Limits;
 use heddle_store::{Guarded, Section, Store};
@@ -25,7 +25,7 @@ pub(super) struct Service<S> {
     pub(super) store: Guarded<S>,
     pub(super) section: S,
     pub(super) protocol: Protocol,
-    pub(super) items: Items,
+    pub(super) items: ItemState,
     pub(super) limits: Limits,
     pub(super) bounds: Arc<Bounds>,
     pub(super) system: &'static str,
@@ -47,7 +47,7 @@ impl<S: Section> Service<S> {
             store: Guarded::new(store, section.clone()),
             section,
             protocol: options.protocol.clone(),
-            items: Items::default(),
+            items: ItemState::default(),
             limits: options.limits,
             bounds: bounds.clone(),
             system: options.system.name(),

@@ -6,8 +6,6 @@
 //!
 //! Numbers are in little-endian order.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 /// Marks items: values that were written over another protocol lack it.
 const MAGIC: [u8; 4] = *b"mc1\0";
 /// Bytes of the header.
@@ -60,12 +58,6 @@ impl<'a> Item<'a> {
 /// The header of the dataset's items: no flags, no expiry.
 pub(crate) fn dataset_header() -> Vec<u8> {
     Item { flags: 0, expires_ms: 0, cas: 1, value: &[] }.encode()
-}
-
-/// The time in Unix milliseconds. Stores on disk outlive the process, so that no monotonic clock serves.
-pub(super) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -7,55 +7,17 @@
 //! items, and the write is tried again.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::item::{Item, now_ms};
+use super::item::Item;
+use crate::item_state::now_ms;
 use crate::service::Service;
-use heddle_proto::udp::digest;
 use heddle_store::{CHUNK_KEYS, Section, StoreError};
 
-/// Locks for changes. More than the processors of a machine, so that two changes of different keys rarely meet.
-const LOCKS: usize = 256;
-/// Keys that one search for expired items visits.
+/// Keys that a search for expired items visits.
 const SEARCH_KEYS: usize = 4096;
 /// The least time between two searches.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(10);
-
-/// What items need beside the store.
-pub(crate) struct Items {
-    locks: Vec<Mutex<()>>,
-    /// The last unique number that was given.
-    last_cas: AtomicU64,
-    search: Mutex<Search>,
-}
-
-/// The state of the searches for expired items.
-#[derive(Default)]
-struct Search {
-    /// Where the next one begins.
-    from: Vec<u8>,
-    last: Option<Instant>,
-}
-
-impl Default for Items {
-    fn default() -> Items {
-        Items {
-            locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
-            // Above all that an earlier server on the same directory has given: it gives less than one a microsecond.
-            last_cas: AtomicU64::new(now_ms().saturating_mul(1000)),
-            search: Mutex::default(),
-        }
-    }
-}
-
-impl Items {
-    fn lock(&self, key: &[u8]) -> MutexGuard<'_, ()> {
-        let lock = &self.locks[digest(0, key) as usize % LOCKS];
-        lock.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Why an access failed.
 #[derive(Debug)]
@@ -121,14 +83,14 @@ impl<S: Section> Service<S> {
     ) -> Result<(), Failure> {
         let put = || {
             let _lock = self.items.lock(key);
-            self.write(key, Item { flags, expires_ms, cas: self.next_cas(), value })
+            self.write(key, Item { flags, expires_ms, cas: self.items.next_cas(), value })
         };
         self.retried(|| self.section.run(put))
     }
 
     /// Removes every item that exists when this is called. Those that are stored meanwhile stay.
     pub(super) fn flush(&self) -> Result<(), Failure> {
-        let last = self.items.last_cas.load(Ordering::SeqCst);
+        let last = self.items.last_cas();
         let is_old = |item: &Item<'_>| item.cas <= last;
         let mut from = Some(Vec::new());
         while let Some(start) = from {
@@ -212,7 +174,7 @@ impl<S: Section> Service<S> {
         let (change, result) = change(live);
         match (change, live) {
             (Change::Put(flags, expires_ms, value), _) => {
-                let item = Item { flags, expires_ms, cas: self.next_cas(), value: &value };
+                let item = Item { flags, expires_ms, cas: self.items.next_cas(), value: &value };
                 self.write(key, item)?;
             }
             (Change::Expire(expires_ms), Some(item)) => {
@@ -228,9 +190,5 @@ impl<S: Section> Service<S> {
 
     fn write(&self, key: &[u8], item: Item<'_>) -> Result<(), Failure> {
         Ok(self.store.store().put(key, &item.encode())?)
-    }
-
-    fn next_cas(&self) -> u64 {
-        self.items.last_cas.fetch_add(1, Ordering::SeqCst) + 1
     }
 }

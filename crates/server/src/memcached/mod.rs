@@ -14,19 +14,22 @@ mod stats;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
+use super::item_state::now_ms;
 use super::limits::{Limit, Reservation};
 use super::service::Service;
 use heddle_proto::memcached::{
     Condition, Direction, Expiry, Keys, MAX_VALUE, Reply, Request, Store, line, number, value,
 };
 use heddle_store::{Section, StoreError};
+use item::Item;
 pub(super) use item::dataset_header;
-use item::{Item, now_ms};
-pub(super) use items::Items;
 use items::{Change, Failure};
 
+/// The version for clients, which derive from it what they may ask for: the last series of memcached without meta
+/// commands. libmemcached refuses a version 0.
+const VERSION: &str = concat!("1.5.0-heddle-", env!("CARGO_PKG_VERSION"));
 const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
-/// What the first line of an item takes in a reply beside its key: four words, three of them numbers, and the line ends.
+/// What an item takes in a reply beside its key and value: four words, three of them numbers, and the line ends.
 const VALUE_LINE: usize = 64;
 
 impl<S: Section> Service<S> {
@@ -116,7 +119,7 @@ impl<S: Section> Service<S> {
                 self.counters.request_errors.add();
                 line(out, "SERVER_ERROR flush_all with a delay is not supported");
             }
-            Request::Version => line(out, concat!("VERSION ", env!("CARGO_PKG_VERSION"))),
+            Request::Version => line(out, &format!("VERSION {VERSION}")),
             Request::Stats(group) => self.stats(&group, out),
             // Only verbosity is left, which has no effect.
             _ => line(out, "OK"),

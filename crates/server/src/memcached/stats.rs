@@ -1,5 +1,7 @@
 //! The reply to `stats`.
 
+use super::VERSION;
+use crate::item_state::now_ms;
 use crate::service::Service;
 use heddle_proto::memcached::line;
 use heddle_store::Section;
@@ -11,7 +13,7 @@ impl<S: Section> Service<S> {
             for (name, value) in self.general() {
                 line(out, &format!("STAT {name} {value}"));
             }
-            line(out, concat!("STAT version ", env!("CARGO_PKG_VERSION")));
+            line(out, &format!("STAT version {VERSION}"));
         }
         line(out, "END");
     }
@@ -22,7 +24,7 @@ impl<S: Section> Service<S> {
         [
             ("pid", std::process::id().into()),
             ("uptime", self.uptime_s()),
-            ("time", super::now_ms() / 1000),
+            ("time", now_ms() / 1000),
             ("pointer_size", usize::BITS.into()),
             ("curr_connections", self.connections.now() as u64),
             ("total_connections", counters.connections_accepted.get()),

@@ -185,7 +185,7 @@ fn statistics_count_keys_and_commands() {
     assert_eq!(names.map(|name| stat(&service, name)), [3, 4, 2, 2, 2]);
     assert_eq!(stat(&service, "pid"), u64::from(std::process::id()));
     assert_eq!(ask(&service, "stats items\r\n"), "END\r\n");
-    let version = concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n");
+    let version = concat!("VERSION 1.5.0-heddle-", env!("CARGO_PKG_VERSION"), "\r\n");
     assert_eq!(ask(&service, "version\r\nverbosity 1\r\n"), format!("{version}OK\r\n"));
     assert_eq!(ask(&service, "quit\r\nversion\r\n"), "(closed)");
 }
