@@ -11,6 +11,7 @@ mod hostile;
 mod http;
 mod http_clients;
 mod limits;
+mod memcached;
 mod memory;
 mod preemption;
 mod signals;
