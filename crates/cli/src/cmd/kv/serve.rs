@@ -19,6 +19,8 @@ Example:
   heddle kv serve --keys 100000 --policy shinjuku:quantum=100us --dispatcher 0
   heddle kv serve --system threads --store rocksdb --dir /var/tmp/kv --tcp 127.0.0.1:6379
   redis-cli -p 7379 get key:000000000042
+  heddle kv serve --protocol memcached --tcp 127.0.0.1:11211 --udp 127.0.0.1:11211
+  memccat --servers=127.0.0.1:11211 key
   heddle kv serve --system events --policy hybrid --threads 4 --keys 100000
   heddle kv serve --protocol http --root docs --tcp 127.0.0.1:8080 --threads 4
   curl http://127.0.0.1:8080/events.md
@@ -28,7 +30,7 @@ echo ready tcp=ADDRESS protocol=NAME system=NAME. Ctrl-C answers what has arrive
 code 0. All systems then report on standard error which limits clients hit, and events and epoll
 what their queues did.")]
 pub struct Args {
-    /// The protocol: resp is the key-value server; http and echo require the system events or epoll.
+    /// The protocol: resp and memcached are the key-value server; http and echo require the system events or epoll.
     #[arg(long, value_enum, default_value_t = ProtocolName::Resp)]
     protocol: ProtocolName,
     /// The directory to serve with --protocol http.
@@ -76,7 +78,8 @@ pub struct Args {
     /// Where to serve the protocol: an address, or none.
     #[arg(long, default_value = "127.0.0.1:7379")]
     tcp: Address,
-    /// Where to answer datagrams: an address, or none [default: 127.0.0.1:7380; for http and echo, none].
+    /// Where to answer datagrams (the load generator's; for memcached, its own): an address, or none
+    /// [default: 127.0.0.1:7380; for memcached, http and echo, none].
     #[arg(long)]
     udp: Option<Address>,
     /// The maximum number of connections; further ones get an error and are closed.
@@ -92,7 +95,7 @@ pub struct Args {
 /// Limits on clients; the server reports on standard error which of them were hit.
 #[derive(clap::Args)]
 struct Clients {
-    /// How long a request may take to arrive, from its first byte; then it is refused (RESP: an error, HTTP: 408).
+    /// How long a request may take to arrive, from its first byte; then it is refused (an error, HTTP: 408).
     #[arg(long, value_name = "TIME", default_value = "30s")]
     request_timeout: Ns,
     /// How long a connection may be idle: between two requests, or because the client does not read its replies.
@@ -112,7 +115,7 @@ struct Clients {
     #[arg(long, value_name = "BYTES", default_value = "128M")]
     connection_memory: Size,
     /// Bytes of keys and values that --store memory may hold, counting 192 more per key; beyond that writes
-    /// fail (RESP: OOM). RocksDB has no such limit: it may fill the disk.
+    /// fail (RESP: OOM, memcached: SERVER_ERROR). RocksDB has no such limit: it may fill the disk.
     #[arg(long, value_name = "BYTES", default_value = "4G")]
     store_memory: Size,
 }
@@ -169,6 +172,10 @@ enum SystemName {
 enum ProtocolName {
     /// Redis' protocol, on the store.
     Resp,
+    /// memcached's text protocol, on the store: get, gets, gat, gats, set, add, replace, append, prepend, cas, incr,
+    /// decr, touch, delete, flush_all, stats, version, verbosity and quit; neither meta commands nor the binary
+    /// protocol. A full store refuses writes, as memcached -M. A directory of RocksDB serves one protocol.
+    Memcached,
     /// HTTP/1.1, the files under --root.
     Http,
     /// Frames of a four-byte length (network order) and that many bytes, sent back.
@@ -242,6 +249,7 @@ fn options(args: Args) -> anyhow::Result<Options> {
         },
         protocol: match args.protocol {
             ProtocolName::Resp => Protocol::Resp,
+            ProtocolName::Memcached => Protocol::Memcached,
             ProtocolName::Http => Protocol::Http { root: args.root.unwrap_or_default() },
             ProtocolName::Echo => Protocol::Echo,
         },
@@ -258,7 +266,7 @@ fn options(args: Args) -> anyhow::Result<Options> {
 fn system(args: &Args) -> Result<System, Usage> {
     let workers = args.workers;
     let default = match args.protocol {
-        ProtocolName::Resp => SystemName::Heddle,
+        ProtocolName::Resp | ProtocolName::Memcached => SystemName::Heddle,
         _ => SystemName::Events,
     };
     let system = match args.system.unwrap_or(default) {
