@@ -28,6 +28,7 @@ mod epoll_clock;
 mod http;
 mod http_answer;
 mod inflight;
+mod memcached;
 mod mix;
 mod options;
 mod probe;
@@ -48,6 +49,7 @@ pub use closed::{Closed, closed_loop};
 pub use engine::{Clock, Plan, run};
 pub use epoll_clock::EpollClock;
 pub use http::Http;
+pub use memcached::{Memcached, memcached_answer};
 pub use mix::{Mix, MixError, Op};
 pub use options::{
     LoadError, LoadOptions, LoadRun, Moment, Wire, drive, measure, unloaded_service,

@@ -4,6 +4,7 @@ use super::arrivals::{Arrival, Arrivals};
 use super::clock::{Pace, RealClock};
 use super::engine::{self, Clock, Plan};
 use super::http::Http;
+use super::memcached::Memcached;
 use super::mix::{Mix, Op};
 use super::probe;
 use super::request::Shape;
@@ -23,6 +24,11 @@ pub enum Wire {
     Udp,
     /// RESP over TCP connections.
     Resp {
+        /// Number of connections.
+        connections: usize,
+    },
+    /// memcached's text protocol over TCP connections: GETs and SETs.
+    Memcached {
         /// Number of connections.
         connections: usize,
     },
@@ -170,6 +176,9 @@ impl LoadOptions {
             Wire::Resp { connections } => {
                 Box::new(Streams::<Resp>::connect(self.target, connections, shape)?)
             }
+            Wire::Memcached { connections } => {
+                Box::new(Streams::<Memcached>::connect(self.target, connections, shape)?)
+            }
             Wire::Http { connections } => {
                 Box::new(Streams::<Http>::connect(self.target, connections, shape)?)
             }
@@ -196,6 +205,9 @@ impl LoadOptions {
         }
         if matches!(self.wire, Wire::Http { .. }) && self.mix.share(Op::Set) > 0.0 {
             return refuse("there is no SET over HTTP; take a mix of get and scan, such as badger");
+        }
+        if matches!(self.wire, Wire::Memcached { .. }) && self.mix.share(Op::Scan) > 0.0 {
+            return refuse("memcached has no SCAN; take a mix of get and set, such as usr");
         }
         if self.duration == Ns::ZERO {
             return refuse("the duration is zero: nothing would be measured");

@@ -158,6 +158,43 @@ fn resp_over_several_connections() {
     server.join().unwrap();
 }
 
+/// GETs find two bytes, SETs store.
+fn serve_memcached(listener: &TcpListener, connections: usize) {
+    for stream in listener.incoming().take(connections) {
+        let mut stream = stream.unwrap();
+        thread::spawn(move || {
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while let Some(Ok(line)) = lines.next() {
+                let answer = match line.strip_prefix("get ") {
+                    Some(key) => format!("VALUE {key} 0 2\r\nok\r\nEND\r\n"),
+                    None => {
+                        assert!(line.starts_with("set key:") && line.ends_with(" 0 0 8"), "{line}");
+                        lines.next();
+                        "STORED\r\n".into()
+                    }
+                };
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn memcached_over_several_connections() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let server = thread::spawn(move || serve_memcached(&listener, 3));
+    let options = options(addr, Wire::Memcached { connections: 3 });
+    assert!(options.check(1.0).unwrap_err().to_string().contains("no SCAN"));
+    let options = LoadOptions { mix: "get=80,set=20".parse().unwrap(), ..options };
+    let run = measure(&options, 1_000.0, [None; 3], |_| true).unwrap();
+    assert_eq!((run.tally.counts().lost, run.tally.counts().failed), (0, 0), "{}", run.summary());
+    assert!(run.tally.op(Op::Get).latency.count() > 50 && run.tally.op(Op::Set).sent > 0);
+    server.join().unwrap();
+}
+
 /// GETs of even keys are found, of odd ones not; scans come in chunks. One request at a time on each connection.
 fn serve_http(listener: &TcpListener, connections: usize, held: Duration) {
     thread::scope(|all| {

@@ -19,6 +19,8 @@ use crate::out;
 Example:
   heddle kv serve --keys 20000 &
   heddle kv load --rate 2000,4000 --mix get=95,scan=5 --scan-len 5000 --keys 20000 --seconds 10
+  heddle kv serve --protocol memcached --value-size 2 --keys 100000 &
+  heddle kv load --target 127.0.0.1:7379 --wire memcached --mix usr --value-size 2 --rate 10000
 
 Presets for --mix, after the papers: shinjuku, bimodal-95-5, bimodal-50-50, syrup, badger, usr.
 Latency counts from the time at which a request was due. A run is invalid (exit code 3) if more
@@ -36,7 +38,7 @@ pub struct Args {
     /// How requests travel.
     #[arg(long, value_enum, default_value_t = WireName::Udp)]
     wire: WireName,
-    /// TCP connections with --wire resp or http.
+    /// TCP connections with --wire resp, memcached or http.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     connections: u16,
     /// Requests per second; several rates run one after the other.
@@ -86,6 +88,8 @@ enum WireName {
     Udp,
     /// RESP over TCP, as Redis clients speak it.
     Resp,
+    /// memcached's text protocol over TCP: GETs and SETs.
+    Memcached,
     /// HTTP/1.1 on keep-alive connections, one request at a time on each: GET /get/KEY and
     /// GET /scan/KEY?count=N. A request that finds no idle connection waits, and its latency counts.
     Http,
@@ -140,6 +144,7 @@ fn options(args: &Args, target: SocketAddr) -> LoadOptions {
         wire: match args.wire {
             WireName::Udp => Wire::Udp,
             WireName::Resp => Wire::Resp { connections: args.connections.into() },
+            WireName::Memcached => Wire::Memcached { connections: args.connections.into() },
             WireName::Http => Wire::Http { connections: args.connections.into() },
         },
         mix: args.mix.clone(),
