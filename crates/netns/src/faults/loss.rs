@@ -70,7 +70,7 @@ impl Loss {
     /// Begins to lose and duplicate packets of an interface.
     ///
     /// # Errors
-    /// There is no such interface; a lack of privilege. [`Unsupported`](io::ErrorKind::Unsupported) is a kernel before 6.6.
+    /// There is no such interface; a lack of privilege; a kernel before 6.6 is [`Unsupported`](io::ErrorKind).
     pub fn new(namespace: &Namespace, interface: &str, options: LossOptions) -> io::Result<Self> {
         let index = namespace.index_of(interface)?;
         let load = OpenObject::read("faults", object::FAULTS).and_then(OpenObject::load);
