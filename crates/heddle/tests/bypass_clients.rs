@@ -4,7 +4,7 @@
 mod common;
 
 use common::scenarios::{pattern, requests};
-use common::server::{ECHO, FILES};
+use common::server::{ECHO, FILES, REDIS};
 use common::{Server, output, pair};
 use heddle_netns::{FAR, FAR4, FAR6, NEAR, NEAR4, NEAR6, Pair};
 use heddle_test_support::{find_program, temp_dir};
@@ -71,6 +71,32 @@ fn socat_moves_bytes_both_ways() {
         assert!(back == text, "{address}: {} bytes", back.len());
         assert_eq!(socat.exit_code(), 0);
     }
+}
+
+#[test]
+fn redis_benchmark_sees_no_error() {
+    let Some(net) = pair() else { return };
+    let Some(_) = far(&net, "redis-benchmark") else { return };
+    let _server = Server::start(&net.near, "");
+    for (address, pipelined) in [(NEAR4.to_string(), "1"), (NEAR4.to_string(), "16")] {
+        let mut benchmark = far(&net, "redis-benchmark").unwrap();
+        benchmark.args(["-h", &address, "-p", &REDIS.to_string(), "-P", pipelined]);
+        let printed = output(benchmark.args([
+            "-t",
+            "ping_mbulk,set,get",
+            "-n",
+            "20000",
+            "-c",
+            "50",
+            "-d",
+            "512",
+            "--csv",
+        ]));
+        assert!(printed.contains("\"GET\"") && !printed.contains("Error"), "{printed}");
+    }
+    let mut cli = far(&net, "redis-cli").unwrap();
+    cli.args(["-h", &NEAR6.to_string(), "-p", &REDIS.to_string()]);
+    assert_eq!(output(cli.args(["GET", "key:__rand_int__"])).trim().len(), 512);
 }
 
 const PYTHON: &str = r#"

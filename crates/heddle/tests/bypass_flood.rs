@@ -111,11 +111,13 @@ fn soak() {
     println!("{counters:#?}");
     assert!(counters["passive_opens"] >= (memory.len() * part) as u64);
     assert_eq!((counters["lost_invalid"], counters["connections"]), (0, 0));
-    assert_eq!(
-        (counters["frames_filling"] + counters["frames_free"], counters["frames_sending"]),
-        (counters["frames_all"], 0),
-        "every frame is accounted for"
-    );
+    // At rest, half of the frames wait to be filled, and some are in reserve to be sent.
+    let frames = |name: &str| counters[&format!("frames_{name}")];
+    assert_eq!(frames("filling") + frames("sending") + frames("free"), frames("all"));
+    assert_eq!((frames("filling") * 2, frames("sending")), (frames("all"), frames("reserved")));
+    // What the server has for its busiest moment it has after a tenth of the connections.
+    let grown = memory.last().unwrap().saturating_sub(memory[0]);
+    assert!(grown < 16 << 10, "{memory:?} KiB");
 }
 
 /// Waits until the server has forgotten its connections. Returns its counters.

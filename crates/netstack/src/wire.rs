@@ -3,6 +3,7 @@
 mod memory;
 mod xsk;
 
+pub use heddle_xsk::FrameCounts;
 pub use memory::{MemoryHandle, MemoryWire, pair};
 pub use xsk::{OpenError, XskHandle, XskWire, open_queue};
 
@@ -36,6 +37,11 @@ pub trait Wire: Send {
 
     /// Returns what was lost so far.
     fn losses(&self) -> Losses;
+
+    /// Returns where the frames of its receive queue are; zeros if they are not counted.
+    fn frames(&self) -> FrameCounts {
+        FrameCounts::default()
+    }
 }
 
 /// What any thread may do with a wire, without its lock.

@@ -12,6 +12,32 @@ impl std::fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
+/// Where the frames of a queue are (I1): `filling + sending + free = all`, unless the kernel has named a frame that
+/// does not exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameCounts {
+    /// All frames of the queue.
+    pub all: u32,
+    /// With the kernel to be filled, or filled and not yet taken.
+    pub filling: u32,
+    /// On their way out, or in reserve with a socket of the queue.
+    pub sending: u32,
+    /// Free.
+    pub free: u32,
+    /// Of those `sending`, in reserve with this socket.
+    pub reserved: u32,
+}
+
+impl std::ops::AddAssign for FrameCounts {
+    fn add_assign(&mut self, other: FrameCounts) {
+        self.all += other.all;
+        self.filling += other.filling;
+        self.sending += other.sending;
+        self.free += other.free;
+        self.reserved += other.reserved;
+    }
+}
+
 /// How the memory is divided into frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
@@ -102,6 +128,13 @@ impl Account {
     pub(super) fn sent(&mut self, frame: u64) {
         self.sending -= 1;
         self.free.push(frame);
+    }
+
+    /// Returns where the frames are, of which one socket has `reserved`.
+    pub(super) fn counts(&self, reserved: u32) -> FrameCounts {
+        let free = u32::try_from(self.free.len()).unwrap_or(u32::MAX);
+        let (all, filling, sending) = (self.half * 2, self.filling, self.sending);
+        FrameCounts { all, filling, sending, free, reserved }
     }
 
     /// Returns the number of frames being sent.

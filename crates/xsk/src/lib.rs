@@ -24,7 +24,7 @@ mod sender;
 mod socket;
 
 pub use frame::Frame;
-pub use frames::Full;
+pub use frames::{FrameCounts, Full};
 pub use ring::Pending;
 pub use sender::{Sender, kick};
 pub use socket::{Copying, Counters, FrameAction, Options, XdpSocket};

@@ -9,7 +9,7 @@ use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use rustix::net::{SendFlags, send};
 
 use super::frame::lend;
-use super::frames::Full;
+use super::frames::{FrameCounts, Full};
 use super::pool::Shared;
 use super::ring::Ring;
 
@@ -51,6 +51,12 @@ impl Sender {
         let pushed = self.transmit.push(desc);
         debug_assert!(pushed, "there was room");
         Ok(())
+    }
+
+    pub(super) fn frames(&self) -> FrameCounts {
+        let mut pool = self.shared.pool();
+        pool.reap(self.shared.layout);
+        pool.account.counts(self.reserve.len() as u32)
     }
 
     /// Takes a frame from the reserve, which it fills from the pool.

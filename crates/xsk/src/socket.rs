@@ -15,7 +15,7 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv};
 
 use super::frame::{Frame, lend};
-use super::frames::{Full, Layout};
+use super::frames::{FrameCounts, Full, Layout};
 use super::pool::{Shared, ring};
 use super::ring::{Pending, Ring};
 use super::sender::{Sender, kick};
@@ -321,6 +321,12 @@ impl XdpSocket {
                 + kernel.rx_invalid_descs
                 + kernel.tx_invalid_descs,
         })
+    }
+
+    /// Returns where the frames of its queue are, after those that the kernel has sent are freed.
+    #[must_use]
+    pub fn frames(&self) -> FrameCounts {
+        self.sender.frames()
     }
 
     fn wake_receiver(&self) -> io::Result<()> {

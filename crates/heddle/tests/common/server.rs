@@ -16,6 +16,8 @@ pub const SINK: u16 = 7002;
 pub const SOURCE: u16 = 7003;
 /// Keeps files: PUT and GET of HTTP.
 pub const FILES: u16 = 8080;
+/// Answers some commands of Redis.
+pub const REDIS: u16 = 6379;
 
 type Io = std::io::Result<()>;
 
@@ -27,6 +29,7 @@ pub fn serve() {
         listen(SINK, sink);
         listen(SOURCE, source);
         listen(FILES, files);
+        listen(REDIS, redis);
         let socket = UdpSocket::bind(("::", ECHO)).unwrap();
         spawn(move || echo_datagrams(&socket));
     });
@@ -124,6 +127,55 @@ fn head(
     }
 }
 
+/// Answers PING, SET and GET of RESP, several at a time.
+fn redis(stream: TcpStream) -> Io {
+    let (mut input, mut answers) = (BufReader::new(&stream), Vec::new());
+    while let Some(command) = resp_command(&mut input)? {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let mut store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = store.get_or_insert_default();
+        match words.as_slice() {
+            ["PING"] => answers.extend(b"+PONG\r\n"),
+            ["SET", key, value] => {
+                store.insert((*key).to_owned(), Arc::new(value.as_bytes().to_vec()));
+                answers.extend(b"+OK\r\n");
+            }
+            ["GET", key] => match store.get(*key) {
+                None => answers.extend(b"$-1\r\n"),
+                Some(value) => {
+                    answers.extend(format!("${}\r\n", value.len()).as_bytes());
+                    answers.extend(value.iter().chain(b"\r\n"));
+                }
+            },
+            _ => answers.extend(b"-ERR unknown command\r\n"),
+        }
+        if input.buffer().is_empty() {
+            (&stream).write_all(&answers)?;
+            answers.clear();
+        }
+    }
+    Ok(())
+}
+
+/// Reads an array of strings; `None` at the end.
+fn resp_command(input: &mut impl std::io::BufRead) -> std::io::Result<Option<Vec<String>>> {
+    let number = |input: &mut dyn std::io::BufRead| {
+        let mut line = String::new();
+        input.read_line(&mut line)?;
+        let number = line.trim().get(1..).unwrap_or_default().parse::<usize>();
+        Ok::<_, std::io::Error>(number.ok())
+    };
+    let Some(count) = number(input)? else { return Ok(None) };
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let mut word = vec![0; number(input)?.unwrap_or(0) + 2];
+        input.read_exact(&mut word)?;
+        word.truncate(word.len() - 2);
+        words.push(String::from_utf8_lossy(&word).into_owned());
+    }
+    Ok(Some(words))
+}
+
 /// What the test may order. Answers are lines of a name and a number.
 fn obey(runtime: &'static Runtime, order: &[&str]) {
     match order {
@@ -144,14 +196,20 @@ fn counters(runtime: &Runtime) {
     let net = runtime.network().unwrap();
     let mut tcp = heddle::netstack::TcpCounters::default();
     let mut losses = heddle::netstack::wire::Losses::default();
-    let (mut connections, mut unroutable, mut frames) = (0, 0, 0);
+    let (mut connections, mut records, mut unroutable, mut received) = (0, 0, 0, 0);
+    let mut frames = heddle::netstack::wire::FrameCounts::default();
     for lane in net.lanes() {
         let snapshot = lane.counters();
         tcp.add(&snapshot.tcp);
         losses += snapshot.losses;
         unroutable += snapshot.packets.tcp_unroutable;
-        frames += snapshot.packets.frames;
-        connections += lane.connections().len() as u64;
+        received += snapshot.packets.frames;
+        frames += lane.frames();
+        let known = lane.connections();
+        // Those in TIME_WAIT are records.
+        let open = known.iter().filter(|connection| connection.id.is_some()).count();
+        connections += open as u64;
+        records += (known.len() - open) as u64;
     }
     tcp.iter().for_each(|(name, count)| println!("{name}={count}"));
     let lost = [
@@ -162,8 +220,22 @@ fn counters(runtime: &Runtime) {
         ("invalid", losses.invalid),
     ];
     lost.iter().for_each(|(name, count)| println!("lost_{name}={count}"));
-    let rest = [("connections", connections), ("unroutable", unroutable), ("frames", frames)];
+    let rest = [
+        ("connections", connections),
+        ("records", records),
+        ("unroutable", unroutable),
+        ("received", received),
+    ];
     rest.iter().for_each(|(name, count)| println!("{name}={count}"));
+    let frames = [
+        ("all", frames.all),
+        ("filling", frames.filling),
+        ("sending", frames.sending),
+        ("free", frames.free),
+        // Each lane counts all frames of its queues, but only its own reserve.
+        ("reserved", frames.reserved * net.lanes().len() as u32),
+    ];
+    frames.iter().for_each(|(name, count)| println!("frames_{name}={count}"));
     for (name, count) in net.steering().counts().unwrap() {
         println!("steering_{name}={count}");
     }

@@ -8,7 +8,7 @@ use crate::paths::Routes;
 use crate::pcap::Direction;
 use crate::tcp::TcpListener;
 use crate::udp::UdpSocket;
-use crate::wire::{Losses, Wire};
+use crate::wire::{FrameCounts, Losses, Wire};
 use heddle_core::Ns;
 use heddle_tcp::{ConnectionId, ListenError, ListenerId, Stack};
 use std::net::SocketAddr;
@@ -162,6 +162,12 @@ impl<W: Wire> Inner<W> {
         let stack = &self.host.connections.stack;
         let timer = stack.next_deadline().unwrap_or(Ns::MAX);
         if stack.needs_flush() { timer.min(now + FLUSH_PERIOD) } else { timer }
+    }
+
+    pub(super) fn frames(&self) -> FrameCounts {
+        let mut all = FrameCounts::default();
+        self.wires.iter().for_each(|wire| all += wire.frames());
+        all
     }
 
     pub(super) fn counters(&self) -> Snapshot {

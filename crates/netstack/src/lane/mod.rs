@@ -25,7 +25,7 @@ use crate::capture::{Capture, Tap};
 use crate::paths::Routes;
 use crate::tcp::TcpListener;
 use crate::udp::UdpSocket;
-use crate::wire::{Handle, Wire};
+use crate::wire::{FrameCounts, Handle, Wire};
 pub use crate::woken::{Ready, Token, Woken};
 use heddle_core::Ns;
 use heddle_sync::{SpinCell, SpinGuard};
@@ -177,6 +177,11 @@ impl<W: Wire> Lane<W> {
             let wanted = |queue: &usize| kicks >> queue & 1 == 1;
             (0..self.handles.len()).filter(wanted).for_each(|queue| self.handles[queue].kick());
         }
+    }
+
+    /// Returns where the frames are of the queues that it uses, which other lanes use as well.
+    pub fn frames(&self) -> FrameCounts {
+        self.inner.lock().frames()
     }
 
     /// Returns what it has counted.

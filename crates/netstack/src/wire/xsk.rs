@@ -1,6 +1,6 @@
 //! AF_XDP sockets.
 
-use super::{Handle, Losses, Transmit, Wire};
+use super::{FrameCounts, Handle, Losses, Transmit, Wire};
 use heddle_xsk::{self as xsk, Options, Pending, Sender, XdpSocket};
 use rustix::io::Errno;
 use std::io;
@@ -144,6 +144,10 @@ impl Wire for XskWire {
             send_full: counters.send_full,
             invalid: counters.invalid,
         }
+    }
+
+    fn frames(&self) -> FrameCounts {
+        self.socket.frames()
     }
 }
 
