@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::scenarios::{pattern, requests};
+use common::scenarios::{self, Scale, pattern, requests};
 use common::server::{ECHO, FILES, REDIS};
 use common::{Server, output, pair};
 use heddle_netns::{FAR, FAR4, FAR6, NEAR, NEAR4, NEAR6, Pair};
@@ -48,6 +48,21 @@ fn curl_uploads_and_downloads_files() {
         let sums: Vec<&str> = sums.lines().map(|line| &line[..64]).collect();
         assert_eq!(sums[0], sums[1], "by {host}");
     }
+}
+
+/// As containers have it: senders leave checksums and segmentation to the interface, and a veth pair to the receiver.
+#[test]
+fn senders_may_leave_checksums_to_the_interface() {
+    let Some(net) = pair() else { return };
+    let on = ["-K", FAR, "tx", "on", "tso", "on", "gso", "on", "gro", "on"];
+    output(net.far.command("ethtool").args(on));
+    let mut server = Server::start(&net.near, "");
+    for address in [IpAddr::from(NEAR4), NEAR6.into()] {
+        let scale = Scale { bytes: 8 << 20, requests: 100, connections: 100 };
+        net.far.run(|| scenarios::all(address, scale));
+    }
+    let counters = server.order("counters");
+    assert_eq!((counters["bad_checksum"], counters["bad_segments"]), (0, 0), "{counters:?}");
 }
 
 #[test]

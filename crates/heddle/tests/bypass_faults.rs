@@ -30,18 +30,22 @@ fn clients(net: &Pair, server: impl Into<IpAddr>, scale: Scale) {
     net.far.run(|| scenarios::all(server, scale));
 }
 
+/// Begins losses at the client's end; `None`, having said why, if the kernel is too old for them.
+fn lossy(net: &Pair, options: LossOptions) -> Option<Loss> {
+    match Loss::new(&net.far, FAR, options) {
+        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        loss => Some(loss.unwrap()),
+    }
+}
+
 /// Runs the scenarios with losses and duplicates at the client's end. Returns the server's counters.
 fn with_loss(options: LossOptions, scale: Scale) -> Option<std::collections::HashMap<String, u64>> {
     let net = pair()?;
     let mut server = Server::start(&net.near, "");
-    let loss = match Loss::new(&net.far, FAR, options) {
-        Ok(loss) => loss,
-        Err(missing) if missing.kind() == std::io::ErrorKind::Unsupported => {
-            eprintln!("skipped: {missing}");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let loss = lossy(&net, options)?;
     clients(&net, NEAR4, scale);
     let counts = (loss.incoming(), loss.outgoing());
     drop(loss);
@@ -78,6 +82,21 @@ fn one_packet_in_a_hundred_is_lost_both_ways() {
 #[test]
 fn one_packet_in_twenty_is_lost_both_ways() {
     with_loss(LossOptions::both_ways(3, 0.05), SMALL);
+}
+
+/// Connections are placed by a policy, segments come to the wrong lane now and then, and workers look for frames.
+#[test]
+fn losses_are_repaired_under_other_options() {
+    let Some(net) = pair() else { return };
+    let Some(_loss) = lossy(&net, LossOptions::both_ways(7, 0.01)) else { return };
+    for options in [",policy=round-robin,spin=50us", ",mode=generic,frames=64,rto-min=5ms"] {
+        let mut server = Server::start(&net.near, options);
+        for address in [IpAddr::from(NEAR4), NEAR6.into()] {
+            clients(&net, address, SMALL);
+        }
+        let counters = server.order("counters");
+        assert_eq!(counters["lost_invalid"], 0, "{options}: {counters:?}");
+    }
 }
 
 #[test]

@@ -6,11 +6,11 @@ mod common;
 use common::scenarios::{self, connect, pattern};
 use common::server::{ECHO, SINK};
 use common::{Server, pair};
-use heddle_netns::{FAR, FAR4, NEAR, NEAR4, NEAR6, Namespace, Pair};
+use heddle_netns::{FAR, FAR4, FAR6, NEAR, NEAR4, NEAR6, Namespace, Pair};
 use heddle_test_support::until;
 use rustix::process::Signal;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpStream};
 use std::process::Command;
 
 #[test]
@@ -73,7 +73,7 @@ fn connections_survive_an_interface_that_was_down() {
 fn restore(net: &Pair) {
     let ends = [
         (&net.near, NEAR, NEAR6, "02:00:00:00:00:02", FAR4),
-        (&net.far, FAR, heddle_netns::FAR6, "02:00:00:00:00:01", NEAR4),
+        (&net.far, FAR, FAR6, "02:00:00:00:00:01", NEAR4),
     ];
     for (end, interface, own, mac, other) in ends {
         end.ip(&format!("neigh replace {other} lladdr {mac} dev {interface} nud permanent"))
@@ -94,6 +94,40 @@ fn a_neighbour_with_a_new_ethernet_address_is_followed() {
     net.far.ip(&format!("link set {FAR} address 02:00:00:00:00:22")).unwrap();
     transfer.goes_on();
     assert!(ip(&net.near, "neigh show").contains("02:00:00:00:00:22"));
+}
+
+/// The neighbour is heard of by the kernel's own questions, which it repeats for lanes.
+#[test]
+fn a_neighbour_that_changes_silently_is_followed() {
+    let Some(net) = pair() else { return };
+    // How long the kernel trusts an answer, and how often it asks again: half a minute and five seconds usually.
+    for family in ["ipv4", "ipv6"] {
+        net.near.set(&format!("{family}/neigh/{NEAR}/base_reachable_time_ms"), "500").unwrap();
+        net.near.set(&format!("{family}/neigh/{NEAR}/interval_probe_time_ms"), "500").unwrap();
+        net.near.set(&format!("{family}/neigh/{NEAR}/delay_first_probe_time"), "1").unwrap();
+    }
+    let _server = Server::start(&net.near, "");
+    for other in [IpAddr::from(FAR4), FAR6.into()] {
+        net.near.ip(&format!("neigh del {other} dev {NEAR}")).unwrap();
+    }
+    let mut transfers = [Transfer::start(&net, NEAR4), Transfer::start(&net, NEAR6)];
+    for last in ["33", "44"] {
+        net.far.ip(&format!("link set {FAR} address 02:00:00:00:00:{last}")).unwrap();
+        transfers.iter_mut().for_each(Transfer::goes_on);
+    }
+}
+
+/// The server notices at the latest when it uses the interface; it serves by others, and rests.
+#[test]
+fn a_server_outlives_its_interface() {
+    let Some(net) = pair() else { return };
+    let mut server = Server::start(&net.near, "");
+    let transfer = Transfer::start(&net, NEAR4);
+    net.near.ip(&format!("link del {NEAR}")).unwrap();
+    drop(transfer);
+    net.near.run(|| scenarios::requests(Ipv4Addr::LOCALHOST.into(), 100));
+    assert!(server.order("counters")["passive_opens"] >= 1);
+    assert!(!server.process.has_ended());
 }
 
 #[test]

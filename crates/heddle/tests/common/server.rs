@@ -194,6 +194,7 @@ fn obey(runtime: &'static Runtime, order: &[&str]) {
 
 fn counters(runtime: &Runtime) {
     let net = runtime.network().unwrap();
+    let (mut bad_checksum, mut strays) = (0, 0);
     let mut tcp = heddle::netstack::TcpCounters::default();
     let mut losses = heddle::netstack::wire::Losses::default();
     let (mut connections, mut records, mut unroutable, mut received) = (0, 0, 0, 0);
@@ -204,6 +205,8 @@ fn counters(runtime: &Runtime) {
         losses += snapshot.losses;
         unroutable += snapshot.packets.tcp_unroutable;
         received += snapshot.packets.frames;
+        bad_checksum += snapshot.packets.bad_checksum;
+        strays += snapshot.packets.strays_taken;
         frames += lane.frames();
         let known = lane.connections();
         // Those in TIME_WAIT are records.
@@ -220,6 +223,7 @@ fn counters(runtime: &Runtime) {
         ("invalid", losses.invalid),
     ];
     lost.iter().for_each(|(name, count)| println!("lost_{name}={count}"));
+    println!("bad_checksum={bad_checksum}\nstrays={strays}");
     let rest = [
         ("connections", connections),
         ("records", records),
