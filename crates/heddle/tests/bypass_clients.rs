@@ -220,6 +220,21 @@ fn ping_and_neighbour_discovery_work_beside_lanes() {
     }
 }
 
+/// Both ends have lanes.
+#[test]
+fn lanes_serve_clients_of_lanes() {
+    let Some(net) = pair() else { return };
+    let mut server = Server::start(&net.near, "");
+    let mut client = Server::start_on(&net.far, FAR, "");
+    for address in [IpAddr::from(NEAR4), NEAR6.into()] {
+        let address = SocketAddr::new(address, ECHO);
+        client.order(&format!("echo {address} 5000000"));
+        client.order(&format!("connections {address} 800"));
+    }
+    assert_eq!(client.order("counters")["active_opens"], 1602);
+    assert_eq!(server.order("counters")["passive_opens"], 1602);
+}
+
 /// Heddle is the client, and the kernel the server.
 #[test]
 fn the_kernel_serves_clients_of_lanes() {
@@ -230,7 +245,9 @@ fn the_kernel_serves_clients_of_lanes() {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
-                let _ = std::io::copy(&mut stream.try_clone().unwrap(), &mut stream);
+                std::thread::spawn(move || {
+                    std::io::copy(&mut stream.try_clone().unwrap(), &mut stream)
+                });
             }
         });
         let address = SocketAddr::new(address, ECHO);
@@ -238,5 +255,6 @@ fn the_kernel_serves_clients_of_lanes() {
             server.order(&format!("echo {address} {length}"));
         }
     }
-    assert_eq!(server.order("counters")["active_opens"], 6);
+    server.order(&format!("connections {FAR4}:{ECHO} 1600"));
+    assert_eq!(server.order("counters")["active_opens"], 1606);
 }

@@ -69,6 +69,34 @@ fn nothing_is_lost_without_losses() {
     assert_eq!((counters["lost_invalid"], counters["bad_segments"]), (0, 0), "{counters:?}");
 }
 
+/// More connections than a process may have descriptors: those of lanes take none.
+#[test]
+fn thousands_of_connections_are_open_at_the_same_time() {
+    const COUNT: usize = 3_000;
+    let Some(net) = pair() else { return };
+    let limit = rustix::process::Resource::Nofile;
+    let most = rustix::process::getrlimit(limit).maximum;
+    rustix::process::setrlimit(limit, rustix::process::Rlimit { current: most, maximum: most })
+        .unwrap();
+    if most.is_some_and(|most| most < COUNT as u64 + 100) {
+        return eprintln!("skipped: {most:?} descriptors for the clients");
+    }
+    let mut server = Server::start(&net.near, "");
+    let mut clients: Vec<_> =
+        net.far.run(|| (0..COUNT).map(|_| scenarios::connect(NEAR4.into(), ECHO)).collect());
+    for _ in 0..2 {
+        clients.iter_mut().for_each(|client| client.write_all(b"all of them").unwrap());
+        for client in &mut clients {
+            let mut back = [0; 11];
+            client.read_exact(&mut back).unwrap();
+            assert_eq!(&back, b"all of them");
+        }
+    }
+    assert_eq!(server.order("counters")["connections"], COUNT as u64);
+    drop(clients);
+    heddle_test_support::until("the end of all", || server.order("counters")["connections"] == 0);
+}
+
 #[test]
 fn one_packet_in_a_thousand_is_lost_both_ways() {
     with_loss(LossOptions::both_ways(1, 0.001), Scale { bytes: 8 << 20, ..SMALL });

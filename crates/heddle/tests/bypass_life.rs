@@ -69,6 +69,40 @@ fn connections_survive_an_interface_that_was_down() {
     }
 }
 
+/// What the interface may carry becomes less while data is under way, and more again.
+#[test]
+fn a_smaller_mtu_is_obeyed_by_connections_that_are_open() {
+    let Some(net) = pair() else { return };
+    let mut server = Server::start(&net.near, "");
+    for server in [IpAddr::from(NEAR4), NEAR6.into()] {
+        let mut transfer = Transfer::start(&net, server);
+        for mtu in [1_300, 1_500] {
+            net.near.ip(&format!("link set {NEAR} mtu {mtu}")).unwrap();
+            net.far.ip(&format!("link set {FAR} mtu {mtu}")).unwrap();
+            transfer.goes_on();
+            Transfer::start(&net, server).goes_on();
+        }
+    }
+    assert_eq!(server.order("counters")["lost_invalid"], 0);
+}
+
+/// As the kernel's do: a connection survives if its address comes back in time.
+#[test]
+fn connections_survive_an_address_that_was_gone() {
+    let Some(net) = pair() else { return };
+    let _server = Server::start(&net.near, "");
+    let mut transfer = Transfer::start(&net, NEAR4);
+    net.near.ip(&format!("addr del {NEAR4}/24 dev {NEAR}")).unwrap();
+    let text = pattern(50_000);
+    transfer.0.write_all(&text).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    net.near.ip(&format!("addr add {NEAR4}/24 dev {NEAR}")).unwrap();
+    let mut back = vec![0; text.len()];
+    transfer.0.read_exact(&mut back).unwrap();
+    assert!(back == text);
+    Transfer::start(&net, NEAR4).goes_on();
+}
+
 /// Gives back what vanishes with an interface that goes down.
 fn restore(net: &Pair) {
     let ends = [

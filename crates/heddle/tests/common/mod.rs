@@ -30,13 +30,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it in `near` and waits until it serves.
+    /// Starts it in the namespace `near` and waits until it serves.
     #[track_caller]
     pub fn start(near: &Namespace, options: &str) -> Server {
+        Server::start_on(near, NEAR, options)
+    }
+
+    /// Starts it on an interface of a namespace.
+    #[track_caller]
+    pub fn start_on(namespace: &Namespace, interface: &str, options: &str) -> Server {
         let program = std::env::current_exe().unwrap();
-        let mut command = near.command(program.to_str().unwrap());
+        let mut command = namespace.command(program.to_str().unwrap());
         command.args(["--exact", "--ignored", "--nocapture", "serve"]);
-        command.env("HEDDLE_NET", format!("xdp:{NEAR}{options}")).env("HEDDLE_WORKERS", "2");
+        command.env("HEDDLE_NET", format!("xdp:{interface}{options}")).env("HEDDLE_WORKERS", "2");
         let mut process = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let answers = BufReader::new(process.child().stdout.take().unwrap());
         let mut server = Server { process, answers };

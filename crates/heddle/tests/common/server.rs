@@ -186,10 +186,26 @@ fn obey(runtime: &'static Runtime, order: &[&str]) {
             runtime
                 .run(move || super::scenarios::both_ways(TcpStream::connect(to), &pattern(length)));
         }
+        // As a client: opens, uses and closes connections to an echo service.
+        ["connections", to, count] => {
+            let (to, count): (SocketAddr, usize) = (to.parse().unwrap(), count.parse().unwrap());
+            runtime.run(move || clients(to, count));
+        }
         // A child that drops a listener and a connection, then ends.
         ["fork"] => runtime.run(super::fork::child_that_drops_its_sockets),
         _ => panic!("unknown order {order:?}"),
     }
+}
+
+/// Opens, uses and closes connections, some at a time.
+fn clients(to: SocketAddr, count: usize) {
+    let client = move || {
+        for number in 0..count / 16 {
+            super::scenarios::both_ways(TcpStream::connect(to), &pattern(1 + number % 100));
+        }
+    };
+    let clients: Vec<_> = (0..16).map(|_| spawn(client)).collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
 }
 
 fn counters(runtime: &Runtime) {
