@@ -69,7 +69,6 @@ fn nothing_is_lost_without_losses() {
     assert_eq!((counters["lost_invalid"], counters["bad_segments"]), (0, 0), "{counters:?}");
 }
 
-/// More connections than a process may have descriptors: those of lanes take none.
 #[test]
 fn thousands_of_connections_are_open_at_the_same_time() {
     const COUNT: usize = 3_000;
