@@ -372,12 +372,6 @@ impl<W: Wire> Lane<W> {
         self.inner.lock().stack().has_flow(local, remote)
     }
 
-    /// Returns all its connections, those that are half open or over included. It holds the lock for all of them: for
-    /// tests, and lanes with few ([`Lane::next_connections`]).
-    pub fn connections(&self) -> Vec<Info> {
-        self.inner.lock().stack().connections().collect()
-    }
-
     /// Returns its listeners.
     pub fn listeners(&self) -> Vec<ListenerInfo> {
         self.inner.lock().stack().listeners().collect()

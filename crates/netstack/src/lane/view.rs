@@ -21,4 +21,11 @@ impl<W: Wire> Lane<W> {
         found.extend(inner.stack().listeners().skip(first).take(BATCH));
         found
     }
+
+    /// Returns all its connections, those that are half open or over included, as [`Lane::next_connections`] does.
+    pub fn connections(&self) -> Vec<Info> {
+        let (mut progress, mut all) = (Progress::default(), Vec::new());
+        while self.next_connections(&mut progress, &mut all) {}
+        all
+    }
 }
