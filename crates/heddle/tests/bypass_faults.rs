@@ -180,7 +180,7 @@ fn a_black_hole_for_long_packets_is_found() {
     let narrow = RelayOptions { mtu: Some(1_000), ..RelayOptions::default() };
     let relay = Relay::new(2, RelayOptions::default()).unwrap();
     relay.net.far.set("ipv4/tcp_mtu_probing", "1").unwrap();
-    let mut server = Server::start(&relay.net.near, "");
+    let mut server = Server::start(&relay.net.near, ",rto-min=10ms");
     relay.net.far.run(|| scenarios::stream(NEAR4.into(), 100_000));
     let length = 300_000;
     let mut client = relay.net.far.run(|| scenarios::connect(NEAR4.into(), SOURCE));
