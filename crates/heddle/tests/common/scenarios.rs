@@ -135,7 +135,7 @@ pub fn open_and_close(server: IpAddr, count: usize, at_a_time: usize) {
         numbers.for_each(|number| one_connection(server, number));
     };
     thread::scope(|scope| {
-        let clients: Vec<_> = (0..at_a_time).map(|_| scope.spawn(&client)).collect();
+        let clients: Vec<_> = (0..at_a_time).map(|_| scope.spawn(client)).collect();
         clients.into_iter().for_each(|client| client.join().unwrap());
     });
 }

@@ -30,7 +30,7 @@ pub use crate::woken::{Ready, Token, Woken};
 use heddle_core::Ns;
 use heddle_sync::{SpinCell, SpinGuard};
 use heddle_tcp::{
-    ConnectError, ConnectionId, Error, Info, ListenError, ListenerId, ListenerInfo, Shutdown, Stack,
+    ConnectError, ConnectionId, Error, ListenError, ListenerId, ListenerInfo, Shutdown, Stack,
 };
 use inner::Inner;
 use std::net::SocketAddr;
