@@ -31,4 +31,6 @@ pub(crate) use async_traits::{
 };
 pub use pipe::{PipeReader, PipeWriter, pipe};
 pub use pollable::Pollable;
+#[cfg(any(feature = "hyper", feature = "tokio-io"))]
+pub(crate) use polled::ReadUninit;
 pub(crate) use polled::{Polled, Readiness, impl_descriptor, impl_read, impl_write, nonzero};
