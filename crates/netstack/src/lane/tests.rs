@@ -215,7 +215,7 @@ fn connections_are_listed_in_steps() {
             assert!(all.len() <= before + BATCH);
         }
         assert!(!lane.next_connections(&mut progress, &mut all), "the end stays");
-        let ends = |of: Info| (of.local, of.remote, of.state);
+        let ends = |of: heddle_tcp::Info| (of.local, of.remote, of.state);
         let expected: Vec<_> = lane.connections().into_iter().map(ends).collect();
         assert_eq!(all.into_iter().map(ends).collect::<Vec<_>>(), expected);
         assert_eq!(expected.len(), ports.len());
