@@ -6,8 +6,10 @@ use super::memory::Ends;
 use super::system::{System, Waiting};
 use super::targets::find;
 use super::testbed::Testbed;
+use super::usage::process_time;
 use crate::connections::raise_descriptors;
 use crate::suite::Target;
+use heddle_core::Ns;
 use heddle_metrics::{Collector, Progress, Row, Run};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -19,6 +21,8 @@ use std::time::Duration;
 const STACK: [u16; 5] = [1, 32, 100, 1_000, 10_000];
 /// How long one of its runs takes.
 const STACK_RUN: Duration = Duration::from_millis(100);
+/// After this long, a runtime without work has gone to sleep.
+const SETTLE: Duration = Duration::from_millis(300);
 /// Connections before memory is measured: pools have grown.
 const FIRST: u16 = 100;
 
@@ -71,21 +75,27 @@ pub(super) fn idle(testbed: &Testbed<'_>, progress: &mut Progress) -> io::Result
             let mut add = |metric, unit, value: f64| {
                 collect.add(system.name(), "idle", metric, unit, Run::ok(value));
             };
-            add(IDLE_CPU, "ns", look.idle_ns as f64);
             look.look_ns.into_iter().for_each(|ns| add(LOOK, "ns", ns));
             add(PREEMPTIONS, "", look.preemptions as f64);
             add(INTERRUPTS, "", look.interrupts as f64);
-            add(BYTES, "B", bytes(testbed, system)?);
+            let (idle, bytes) = keep(testbed, system)?;
+            add(IDLE_CPU, "ns", idle.0 as f64);
+            add(BYTES, "B", bytes);
         }
     }
     Ok(collect.into_rows())
 }
 
-/// The server's resident memory for each of many idle connections. That of the kernel is not in it.
-fn bytes(testbed: &Testbed<'_>, system: System) -> io::Result<f64> {
+/// Returns a server's CPU time while it waits, and its resident memory for each of many idle connections. That of the
+/// kernel is not in it.
+fn keep(testbed: &Testbed<'_>, system: System) -> io::Result<(Ns, f64)> {
     let count = testbed.options.idle;
     let (server, port) = testbed.serve((system, Waiting::Sleep), None, Role::Keeper)?;
     let target = (heddle_netns::NEAR4, port).into();
+    std::thread::sleep(SETTLE);
+    let before = process_time(server.pid())?;
+    std::thread::sleep(testbed.options.duration.into());
+    let idle = process_time(server.pid())? - before;
     testbed.pair.far.run(|| {
         raise_descriptors((count + FIRST).into())?;
         let mut streams = Vec::new();
@@ -95,7 +105,7 @@ fn bytes(testbed: &Testbed<'_>, system: System) -> io::Result<f64> {
         let after = resident(server.pid())?;
         // The server ends first: it need not close them one by one.
         drop(server);
-        Ok(after.saturating_sub(before) as f64 / f64::from(count))
+        Ok((idle, after.saturating_sub(before) as f64 / f64::from(count)))
     })
 }
 

@@ -9,6 +9,7 @@ use super::testbed::Testbed;
 use super::{alone, report, tail, targets};
 use crate::suite::{Outcome, PartResult, Suite};
 use heddle_metrics::{Progress, Report, Results, Row};
+use heddle_sys::thread::{SavedAffinity, pin};
 use std::io;
 use std::sync::atomic::AtomicBool;
 
@@ -25,11 +26,6 @@ impl Suite for NetOptions {
         self.parts.iter().map(|&part| self.steps_of(part)).sum()
     }
 
-    fn prepare(&self) {
-        // If it fails, this process disturbs both ends a little, all systems alike.
-        let _ = heddle_sys::thread::pin(&[self.cpus.load]);
-    }
-
     fn obstacle(&self, part: Part) -> Option<String> {
         match part {
             Part::Stack => None,
@@ -43,6 +39,10 @@ impl Suite for NetOptions {
         stop: &AtomicBool,
         progress: &mut Progress,
     ) -> io::Result<PartResult> {
+        // The machine is described later, with all CPUs.
+        let _affinity = SavedAffinity::save()?;
+        // If it fails, this process disturbs both ends a little, all systems alike.
+        let _ = pin(&[self.cpus.load]);
         let rows = match part {
             Part::Stack => alone::stack(self, stop, progress)?,
             Part::Tail => tail::run(self, stop, progress)?,

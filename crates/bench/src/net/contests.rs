@@ -81,7 +81,7 @@ const LOST: f64 = 0.01;
 const LOSSY: u16 = 50;
 
 /// Streams and requests whose packets are lost both ways, then requests whose answers alone are lost, with a short
-/// timeout at the server.
+/// timeout at the server. What is lost on its way to the server is lost in the client's kernel, which may notice.
 pub(super) fn loss() -> Vec<Contest> {
     let both = Losses { to_client: LOST, to_server: LOST };
     let mut contests = vec![

@@ -15,8 +15,9 @@
 //!
 //! - **I1** Systems of a round run one after the other in the same pair of namespaces; a ratio compares two runs of one
 //!   round.
-//! - **I2** CPU time is that of both processes and of the `ksoftirqd` threads, to the nanosecond of the scheduler; where
-//!   the kernel accounts softirqs apart from tasks, theirs too. A run beside which others used much of a CPU is invalid.
+//! - **I2** CPU time is that of both processes and of the `ksoftirqd` threads, in the scheduler's nanoseconds; where the
+//!   kernel accounts softirqs apart from tasks, theirs too. A run beside which others used much of a CPU is invalid, and
+//!   so is one by lanes whose packets the kernel received.
 //! - **I3** Load never leaves the namespaces, which are removed with the bench.
 
 #![forbid(unsafe_code)]

@@ -1,23 +1,18 @@
-//! What lanes cost that have nothing to do.
+//! What lanes cost a task that computes.
 
 use super::Job;
-use crate::net::usage::process_time;
 use heddle_core::Ns;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Looks that are timed together.
 const LOOKS: u32 = 1_000_000;
-/// After this long, a runtime without work has gone to sleep.
-const SETTLE: Duration = Duration::from_millis(300);
 
 /// The figures of a runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Look {
-    /// CPU time without any work, in nanoseconds.
-    pub(crate) idle_ns: u64,
     /// A call of `Lane::is_ready`, in nanoseconds, if there are lanes.
     pub(crate) look_ns: Option<f64>,
     /// Preemptions of a task that computes while nothing else waits.
@@ -26,16 +21,12 @@ pub(crate) struct Look {
     pub(crate) interrupts: u64,
 }
 
-/// Measures a runtime in which nothing happens for `duration`, then one task computes for as long.
+/// Measures a runtime in which one task computes for `duration`, and nothing arrives.
 pub(super) fn measure(job: &Job, duration: Ns) -> io::Result<Look> {
     let network = job.system.network(heddle_netns::NEAR, job.waiting, None);
     let builder = heddle::Runtime::builder().workers(1).policy("two-queue:quantum=100us");
     let runtime = builder.net(network).build().map_err(io::Error::other)?;
     runtime.run(|| ());
-    std::thread::sleep(SETTLE);
-    let before = process_time(std::process::id())?;
-    std::thread::sleep(duration.into());
-    let idle = process_time(std::process::id())? - before;
     let look_ns = runtime.network().map(|net| {
         let (lane, begin) = (&net.lanes()[0], Instant::now());
         for _ in 0..LOOKS {
@@ -52,7 +43,6 @@ pub(super) fn measure(job: &Job, duration: Ns) -> io::Result<Look> {
     });
     let after = runtime.stats();
     Ok(Look {
-        idle_ns: idle.0,
         look_ns,
         preemptions: after.preemptions - before.preemptions,
         interrupts: after.interrupts - before.interrupts,
