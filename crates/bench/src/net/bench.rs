@@ -6,7 +6,7 @@ use super::contests;
 use super::options::NetOptions;
 use super::part::Part;
 use super::testbed::Testbed;
-use super::{alone, report, tail, targets};
+use super::{report, tail, targets, without_net};
 use crate::suite::{Outcome, PartResult, Suite};
 use heddle_metrics::{Progress, Report, Results, Row};
 use heddle_sys::thread::{SavedAffinity, pin};
@@ -44,9 +44,9 @@ impl Suite for NetOptions {
         // If it fails, this process disturbs both ends a little, all systems alike.
         let _ = pin(&[self.cpus.load]);
         let rows = match part {
-            Part::Stack => alone::stack(self, stop, progress)?,
+            Part::Stack => without_net::stack(self, stop, progress)?,
             Part::Tail => tail::run(self, stop, progress)?,
-            Part::Idle => alone::idle(&Testbed::new(self, stop)?, progress)?,
+            Part::Idle => without_net::idle(&Testbed::new(self, stop)?, progress)?,
             Part::Udp | Part::Tcp | Part::Stream | Part::Loss => {
                 self.contests(part, stop, progress)?
             }

@@ -87,9 +87,9 @@ fn measure(testbed: &Testbed<'_>, setting: Setting, round: u32) -> io::Result<Me
 }
 
 /// A run, and the server's system.
-type Found<'a> = (&'a str, System, Measured);
+type SearchResult<'a> = (&'a str, System, Measured);
 
-fn add(collect: &mut Collector, contest: &Contest, found: &[Found<'_>], apart: bool) {
+fn add(collect: &mut Collector, contest: &Contest, found: &[SearchResult<'_>], apart: bool) {
     let in_order = contest.settings.iter().flat_map(|(name, _)| find(found, name));
     for (name, system, measured) in in_order {
         for metric in contest.metrics {
@@ -111,7 +111,7 @@ fn add(collect: &mut Collector, contest: &Contest, found: &[Found<'_>], apart: b
     }
 }
 
-fn find<'a, 'b>(found: &'a [Found<'b>], name: &str) -> Option<&'a Found<'b>> {
+fn find<'a, 'b>(found: &'a [SearchResult<'b>], name: &str) -> Option<&'a SearchResult<'b>> {
     found.iter().find(|(of, ..)| *of == name)
 }
 
@@ -120,7 +120,7 @@ fn run(value: f64, invalid: Option<String>) -> Run {
 }
 
 /// A line of what happens.
-fn line(contest: &Contest, (name, system, measured): &Found<'_>, apart: bool) -> String {
+fn line(contest: &Contest, (name, system, measured): &SearchResult<'_>, apart: bool) -> String {
     let figures = contest.metrics.iter().take(5).map(|metric| {
         let (of, unit) = metric.name();
         format!("{of} {}", human(metric.of(measured, apart), unit))

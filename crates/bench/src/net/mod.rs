@@ -15,14 +15,13 @@
 //!
 //! - **I1** Systems of a round run one after the other in the same pair of namespaces; a ratio compares two runs of one
 //!   round.
-//! - **I2** CPU time is that of both processes and of the `ksoftirqd` threads, in the scheduler's nanoseconds; where the
-//!   kernel accounts softirqs apart from tasks, theirs too. A run beside which others used much of a CPU is invalid, and
-//!   so is one by lanes whose packets the kernel received.
+//! - **I2** CPU time is that of both processes and of the `ksoftirqd` threads, in the scheduler's nanoseconds; where
+//!   the kernel accounts softirqs apart from tasks, theirs too. A run beside which others used much of a CPU is
+//!   invalid, and so is one by lanes whose packets the kernel received.
 //! - **I3** Load never leaves the namespaces, which are removed with the bench.
 
 #![forbid(unsafe_code)]
 
-mod alone;
 mod bench;
 mod child;
 mod compare;
@@ -37,6 +36,7 @@ mod tail;
 mod targets;
 mod testbed;
 mod usage;
+mod without_net;
 
 pub use child::run as run_child;
 pub use options::NetOptions;

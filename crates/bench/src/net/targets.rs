@@ -4,7 +4,7 @@
 use super::compare::ratio_name;
 use super::contests::BOTH;
 use super::measured::Metric;
-use super::{alone, tail};
+use super::{tail, without_net};
 use crate::suite::Target;
 use heddle_metrics::Row;
 
@@ -100,7 +100,7 @@ pub(super) fn of(rows: &[Row]) -> Vec<Target> {
             SHORT_TIMEOUT,
         )
     });
-    let rest = tail::target(rows).into_iter().chain(tail).chain(alone::targets(rows));
+    let rest = tail::target(rows).into_iter().chain(tail).chain(without_net::targets(rows));
     ratios(rows).into_iter().chain(rest).collect()
 }
 

@@ -4,7 +4,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Events that one call returns.
+/// Events returned by a call, at most.
 const EVENTS: usize = 256;
 
 pub(super) struct Epoll {
