@@ -348,9 +348,9 @@ impl ReadUninit for StreamIo {
             StreamIo::Lane(_) => {
                 buf.fill(MaybeUninit::new(0));
                 // SAFETY: all bytes have just been initialised.
-                let mut bytes =
+                let bytes =
                     unsafe { std::slice::from_raw_parts_mut(buf.as_mut_ptr().cast(), buf.len()) };
-                (&mut &*self).read(&mut bytes)
+                (&mut &*self).read(bytes)
             }
         }
     }
