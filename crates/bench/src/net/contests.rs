@@ -99,6 +99,15 @@ pub(super) fn loss() -> Vec<Contest> {
     contests
 }
 
+/// The same stream from the server; the kernel's congestion control at its ends is that of lanes.
+pub(super) fn loss_alike() -> Contest {
+    let both = Losses { to_client: LOST, to_server: LOST };
+    with(stream(&format!("loss-{ALIKE}-"), Load::Receive), both, None)
+}
+
+/// The congestion control of lanes.
+pub(super) const ALIKE: &str = "cubic";
+
 fn with(mut contest: Contest, losses: Losses, rto_min: Option<Ns>) -> Contest {
     for (_, setting) in &mut contest.settings {
         (setting.losses, setting.rto_min) = (losses, rto_min);

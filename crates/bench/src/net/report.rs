@@ -1,8 +1,10 @@
 //! Tables, conditions, and the bench as an HTML report.
 
+use super::contests;
 use super::options::NetOptions;
 use super::part::Part;
 use super::targets::find;
+use super::testbed::CONGESTION_CONTROL;
 use super::usage::accounts_softirqs_apart;
 use crate::posix::rounds::MOST_OTHERS;
 use crate::suite::Outcome;
@@ -110,6 +112,11 @@ pub(super) fn conditions(options: &NetOptions) -> Vec<String> {
              as /proc/stat samples it, the whole machine's. A run is invalid if others used more than {:.0} % of a \
              CPU; it is then made again, twice at most.",
             MOST_OTHERS * 100.0
+        ),
+        format!(
+            "Congestion control: the kernel's is {} unless a name says otherwise, that of lanes {}.",
+            std::fs::read_to_string(CONGESTION_CONTROL).unwrap_or_default().trim(),
+            contests::ALIKE
         ),
         "veth copies: ratios say nothing about network cards with zero copy, hardware queues or offloads.".into(),
         OTHERS.into(),

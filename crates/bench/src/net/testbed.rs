@@ -31,6 +31,9 @@ pub(super) struct Losses {
     pub(super) to_server: f64,
 }
 
+/// The kernel's congestion control for new connections.
+pub(super) const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
 /// How much longer runs with losses are: a request whose retransmission takes 200 ms counts if it is answered in time.
 const LONGER: u64 = 2;
 
@@ -69,6 +72,25 @@ impl<'a> Testbed<'a> {
                     said.trim()
                 )));
             }
+        }
+        Ok(testbed)
+    }
+
+    /// The same with the congestion control `name` of the kernel at both ends.
+    ///
+    /// # Errors
+    /// The message of `ip`; the kernel has no such congestion control.
+    pub(super) fn with_congestion_control(
+        options: &'a NetOptions,
+        stop: &'a AtomicBool,
+        name: &str,
+    ) -> io::Result<Testbed<'a>> {
+        let testbed = Testbed::new(options, stop)?;
+        for namespace in [&testbed.pair.near, &testbed.pair.far] {
+            // It is that of the namespace of the thread that opens the file.
+            namespace.run(|| std::fs::write(CONGESTION_CONTROL, name)).map_err(|error| {
+                io::Error::new(error.kind(), format!("{CONGESTION_CONTROL}: {name}: {error}"))
+            })?;
         }
         Ok(testbed)
     }
