@@ -39,7 +39,7 @@ impl Frame<'_> {
     }
 }
 
-/// Returns the bytes from `desc` to `end`, which [`Layout::frame_of`] has found to be inside one frame.
+/// Returns the bytes from `desc` to `end`, which `Layout::frame_of` has found to be inside one frame.
 ///
 /// # Safety
 /// The frame has no other user for as long as the result lives.
