@@ -49,8 +49,8 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-sys", &[&["heddle-core"]]),
     ("heddle-tcp", &[&["heddle-core"]]),
     ("heddle-sync", &[&["heddle-core", "heddle-sys"]]),
-    ("heddle-bpf", &[&["heddle-sys", "heddle-xsk"]]),
     ("heddle-xsk", &[]),
+    ("heddle-bpf", &[&["heddle-sys", "heddle-xsk"]]),
     (
         "heddle-netstack",
         &[&["heddle-core", "heddle-sys", "heddle-sync", "heddle-xsk", "heddle-tcp"]],

@@ -1,9 +1,9 @@
 //! What lanes show to other processes, as the kernel's sockets do by `sock_diag`: `heddle net` is their `ss`.
 //!
 //! A process with lanes listens at a Unix socket in a folder of its user ([`folder()`]). A client sends a line,
-//! `sockets` or `counters`, and gets a JSON object a line. `is` says what a line is about: `net` (the first), `udp`, `listener`,
-//! `connection`, `counters`, and `end` (the last); an answer without that is not whole. Clients ignore what they do not
-//! know.
+//! `sockets` or `counters`, and gets a JSON object a line. `is` says what a line is about: `net` (the first), `udp`,
+//! `listener`, `connection`, `counters`, and `end` (the last); an answer without that is not whole. Clients ignore what
+//! they do not know.
 //!
 //! # Invariants
 //!
