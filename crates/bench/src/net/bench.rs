@@ -89,8 +89,7 @@ impl NetOptions {
             Part::Tail => return tail::steps(self.rounds),
             // On both networks.
             Part::Stream => 2 * settings,
-            Part::Loss => settings + contests::loss_alike().settings.len(),
-            Part::Udp | Part::Tcp => settings,
+            Part::Udp | Part::Tcp | Part::Loss => settings,
         };
         runs as u64 * u64::from(self.rounds)
     }
@@ -110,10 +109,6 @@ impl NetOptions {
             for contest in STREAMS.map(|load| contests::stream(OFFLOADS, load)) {
                 rows.extend(compare(&testbed, &contest, progress)?);
             }
-        }
-        if part == Part::Loss {
-            let testbed = Testbed::with_congestion_control(self, stop, contests::ALIKE)?;
-            rows.extend(compare(&testbed, &contests::loss_alike(), progress)?);
         }
         Ok(rows)
     }

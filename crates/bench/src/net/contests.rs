@@ -21,8 +21,14 @@ const GOODPUT: &[Metric] = &[Metric::Goodput, Metric::Cpu];
 fn servers(waiting: Waiting, load: Load) -> Vec<(String, Setting)> {
     let setting = |system: System| {
         let client = (System::Plain, waiting);
-        let losses = Losses::default();
-        let setting = Setting { server: (system, waiting), client, load, rto_min: None, losses };
+        let setting = Setting {
+            server: (system, waiting),
+            client,
+            load,
+            rto_min: None,
+            losses: Losses::default(),
+            congestion_control: None,
+        };
         (system.name().to_owned(), setting)
     };
     System::ALL.map(setting).into()
@@ -93,16 +99,17 @@ pub(super) fn loss() -> Vec<Contest> {
         ratios: against_both(&[Metric::P50, Metric::P99, Metric::P999, Metric::Rate]),
         ..tcp(LOSSY)
     };
+    contests.push(alike(contests[1].settings.clone()));
     contests.push(with(requests("loss-tcp"), both, None));
     let answers = Losses { to_client: LOST, to_server: 0.0 };
     contests.push(with(requests("loss-tcp-rto-5ms"), answers, Some(Ns::from_ms(5))));
     contests
 }
 
-/// The same stream from the server; the kernel's congestion control at its ends is that of lanes.
-pub(super) fn loss_alike() -> Contest {
-    let both = Losses { to_client: LOST, to_server: LOST };
-    with(stream(&format!("loss-{ALIKE}-"), Load::Receive), both, None)
+/// A stream from the server by the kernel with the congestion control of lanes.
+fn alike(mut settings: Vec<(String, Setting)>) -> Contest {
+    settings.iter_mut().for_each(|(_, setting)| setting.congestion_control = Some(ALIKE));
+    Contest { settings, ..stream(&format!("loss-{ALIKE}-"), Load::Receive) }
 }
 
 /// The congestion control of lanes.

@@ -4,7 +4,6 @@ use super::contests;
 use super::options::NetOptions;
 use super::part::Part;
 use super::targets::find;
-use super::testbed::CONGESTION_CONTROL;
 use super::usage::accounts_softirqs_apart;
 use crate::posix::rounds::MOST_OTHERS;
 use crate::suite::Outcome;
@@ -84,6 +83,9 @@ pub(super) const OTHERS: &str = "Others' figures, from their papers and threads,
     and takes 1.9 times its load on RocksDB at a slowdown of 50; Aspen-KB's user interrupts give 58 % more GETs at a \
     tail of 50 us; SCION's AF_XDP underlay has 2.1 times the rate of sockets on a ConnectX-6, and 1.3 to 1.9 times on \
     veth.";
+
+/// The kernel's congestion control for new connections.
+const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// What a reader must know before quoting.
 pub(super) fn conditions(options: &NetOptions) -> Vec<String> {

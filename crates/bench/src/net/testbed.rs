@@ -22,6 +22,8 @@ pub(super) struct Setting {
     /// The server's `rto-min`, if not the default.
     pub(super) rto_min: Option<Ns>,
     pub(super) losses: Losses,
+    /// The server's congestion control if the kernel's sockets serve, if not the default.
+    pub(super) congestion_control: Option<&'static str>,
 }
 
 /// Shares of packets that are lost at the client's end: tc does not see what lanes send or receive.
@@ -30,9 +32,6 @@ pub(super) struct Losses {
     pub(super) to_client: f64,
     pub(super) to_server: f64,
 }
-
-/// The kernel's congestion control for new connections.
-pub(super) const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// How much longer runs with losses are: a request whose retransmission takes 200 ms counts if it is answered in time.
 const LONGER: u64 = 2;
@@ -76,25 +75,6 @@ impl<'a> Testbed<'a> {
         Ok(testbed)
     }
 
-    /// The same with the congestion control `name` of the kernel at both ends.
-    ///
-    /// # Errors
-    /// The message of `ip`; the kernel has no such congestion control.
-    pub(super) fn with_congestion_control(
-        options: &'a NetOptions,
-        stop: &'a AtomicBool,
-        name: &str,
-    ) -> io::Result<Testbed<'a>> {
-        let testbed = Testbed::new(options, stop)?;
-        for namespace in [&testbed.pair.near, &testbed.pair.far] {
-            // It is that of the namespace of the thread that opens the file.
-            namespace.run(|| std::fs::write(CONGESTION_CONTROL, name)).map_err(|error| {
-                io::Error::new(error.kind(), format!("{CONGESTION_CONTROL}: {name}: {error}"))
-            })?;
-        }
-        Ok(testbed)
-    }
-
     /// Runs both ends once. The same packets are lost in each run with the same `seed`.
     ///
     /// # Errors
@@ -104,7 +84,9 @@ impl<'a> Testbed<'a> {
         let role = match setting.load {
             Load::Udp { .. } => Role::UdpServer,
             Load::Tcp { .. } => Role::TcpServer,
-            Load::Send | Load::Receive => Role::StreamServer,
+            Load::Send | Load::Receive => Role::StreamServer {
+                congestion_control: setting.congestion_control.map(str::to_owned),
+            },
         };
         let (server, port) = self.serve(setting.server, setting.rto_min, role)?;
         let client = Client {

@@ -41,7 +41,10 @@ pub(super) enum Role {
     /// Returns what it reads on each connection.
     TcpServer,
     /// Receives a stream, or sends one, as the first byte of a connection says.
-    StreamServer,
+    StreamServer {
+        /// That of the kernel's sockets, if not the default.
+        congestion_control: Option<String>,
+    },
     /// Accepts connections and keeps them.
     Keeper,
     /// Prints [`look::Look`].
@@ -89,7 +92,9 @@ pub fn run(job: &str) -> io::Result<()> {
     match &job.role {
         Role::UdpServer => udp::serve(&job),
         Role::TcpServer => tcp::serve(&job),
-        Role::StreamServer => stream::serve(&job),
+        Role::StreamServer { congestion_control } => {
+            stream::serve(&job, congestion_control.as_deref())
+        }
         Role::Keeper => tcp::keep(&job),
         Role::Look { duration } => print(&look::measure(&job, Ns(*duration))?),
         Role::Client(client) => print(&ask(&job, client)?),

@@ -7,6 +7,7 @@ use crate::net::measured::Measured;
 use crate::net::system::System;
 use heddle_netns::NEAR4;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 /// Bytes of a call.
@@ -19,10 +20,10 @@ const SENDS: u8 = b's';
 /// The client receives.
 const RECEIVES: u8 = b'r';
 
-/// Receives or sends, as the client asks.
-pub(super) fn serve(job: &Job) -> io::Result<()> {
+/// Receives or sends, as the client asks; the kernel's sockets by `congestion_control`, if not the default.
+pub(super) fn serve(job: &Job, congestion_control: Option<&str>) -> io::Result<()> {
     if job.system == System::Plain {
-        let listener = std::net::TcpListener::bind((NEAR4, 0))?;
+        let listener = kernel_listener(congestion_control)?;
         let port = listener.local_addr()?.port();
         std::thread::spawn(move || {
             listener.incoming().for_each(|stream| drop(stream.map(carry)));
@@ -30,12 +31,28 @@ pub(super) fn serve(job: &Job) -> io::Result<()> {
         announce_and_wait(port);
     }
     let runtime = server_runtime(job)?;
-    let listener = runtime.run(|| heddle::net::TcpListener::bind((NEAR4, 0)))?;
+    let kernel = (job.system == System::Kernel).then(|| kernel_listener(congestion_control));
+    let kernel = kernel.transpose()?;
+    let listener = runtime.run(|| match kernel {
+        Some(listener) => heddle::net::TcpListener::from_std(listener),
+        None => heddle::net::TcpListener::bind((NEAR4, 0)),
+    })?;
     let port = listener.local_addr()?.port();
     drop(runtime.spawn(move || {
         listener.incoming().for_each(|stream| drop(stream.map(carry)));
     }));
     announce_and_wait(port)
+}
+
+/// A listener whose connections inherit `congestion_control`.
+fn kernel_listener(congestion_control: Option<&str>) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind((NEAR4, 0))?;
+    if let Some(name) = congestion_control {
+        rustix::net::sockopt::set_tcp_congestion(&listener, name).map_err(|error| {
+            io::Error::other(format!("the kernel has no congestion control `{name}`: {error}"))
+        })?;
+    }
+    Ok(listener)
 }
 
 /// Serves a connection until its end.
