@@ -55,7 +55,13 @@ impl Net {
     ///
     /// # Errors
     /// The kernel's, or that another claim has the address.
-    pub fn listen(&self, local: SocketAddr, backlog: usize, token: Token) -> io::Result<Listening> {
+    pub fn listen(
+        &self,
+        now: Ns,
+        local: SocketAddr,
+        backlog: usize,
+        token: Token,
+    ) -> io::Result<Listening> {
         let address = SocketAddr::new(local.ip().to_canonical(), local.port());
         let listener = Arc::new(TcpListener::new(address, self.lanes.len(), token));
         let mut ids = Vec::new();
@@ -63,13 +69,13 @@ impl Net {
             match lane.listen(&listener, backlog) {
                 Ok(id) => ids.push(id),
                 Err(error) => {
-                    self.forget(&ids, Ns::ZERO);
+                    self.forget(&ids, now);
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, error));
                 }
             }
         }
         if let Err(error) = self.claim(Protocol::Tcp, local, &[]) {
-            self.forget(&ids, Ns::ZERO);
+            self.forget(&ids, now);
             return Err(error);
         }
         Ok(Listening { listener, ids: ids.into() })

@@ -1,7 +1,6 @@
 //! TCP listeners as lanes see them: what several lanes accept for one kernel socket.
 
-use crate::woken::{Ready, Token, Woken};
-use heddle_sync::SpinCell;
+use crate::woken::{Ready, Token, Tokens, Woken};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,8 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub struct TcpListener {
     local: SocketAddr,
-    /// Those that wait for connections: one for each handle.
-    tokens: SpinCell<Vec<Token>>,
+    tokens: Tokens,
     /// For each lane: it may have a connection.
     pending: Box<[AtomicBool]>,
 }
@@ -20,7 +18,7 @@ impl TcpListener {
     #[must_use]
     pub fn new(local: SocketAddr, lanes: usize, token: Token) -> TcpListener {
         let pending = (0..lanes).map(|_| AtomicBool::new(false)).collect();
-        TcpListener { local, tokens: SpinCell::new(vec![token]), pending }
+        TcpListener { local, tokens: Tokens::new(token), pending }
     }
 
     /// Returns the address on which it listens.
@@ -31,12 +29,12 @@ impl TcpListener {
 
     /// Reports its readiness with `token` as well.
     pub fn add_token(&self, token: Token) {
-        self.tokens.lock().push(token);
+        self.tokens.add(token);
     }
 
     /// Reports its readiness with `token` no more.
     pub fn remove_token(&self, token: Token) {
-        self.tokens.lock().retain(|&other| other != token);
+        self.tokens.remove(token);
     }
 
     /// Returns whether `lane` may have a connection.
@@ -53,8 +51,6 @@ impl TcpListener {
     /// `lane` has connections: adds the handles to what is reported.
     pub(crate) fn wake(&self, lane: usize, woken: &mut Woken) {
         self.set_pending(lane, true);
-        for &token in self.tokens.lock().iter() {
-            woken.push(token, Ready::READ);
-        }
+        self.tokens.wake(Ready::READ, woken);
     }
 }

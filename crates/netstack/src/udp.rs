@@ -3,7 +3,7 @@
 //! A socket is known to every lane, because the steering policy decides for each datagram which lane gets it. Its queue
 //! is bounded in bytes, as a kernel socket's is (`SO_RCVBUF`), and what does not fit is dropped and counted.
 
-use crate::woken::{Ready, Token, Woken};
+use crate::woken::{Ready, Token, Tokens, Woken};
 use heddle_sync::SpinCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -19,8 +19,7 @@ const HEADER: usize = 2 + 2 + 1 + 16;
 #[derive(Debug)]
 pub struct UdpSocket {
     local: SocketAddr,
-    /// Those that wait for it: one for each handle.
-    tokens: SpinCell<Vec<Token>>,
+    tokens: Tokens,
     queue: SpinCell<Queue>,
     /// Datagrams of others than the peer are dropped, if there is one.
     peer: SpinCell<Option<SocketAddr>>,
@@ -42,7 +41,7 @@ impl UdpSocket {
     pub fn new(local: SocketAddr, token: Token) -> UdpSocket {
         UdpSocket {
             local,
-            tokens: SpinCell::new(vec![token]),
+            tokens: Tokens::new(token),
             queue: SpinCell::default(),
             peer: SpinCell::default(),
             has_peer: AtomicBool::new(false),
@@ -60,19 +59,17 @@ impl UdpSocket {
 
     /// Reports its readiness with `token` as well.
     pub fn add_token(&self, token: Token) {
-        self.tokens.lock().push(token);
+        self.tokens.add(token);
     }
 
     /// Reports its readiness with `token` no more.
     pub fn remove_token(&self, token: Token) {
-        self.tokens.lock().retain(|&other| other != token);
+        self.tokens.remove(token);
     }
 
     /// Adds its handles to what is reported.
     pub(crate) fn wake(&self, ready: Ready, woken: &mut Woken) {
-        for &token in self.tokens.lock().iter() {
-            woken.push(token, ready);
-        }
+        self.tokens.wake(ready, woken);
     }
 
     /// Returns the peer to which it is connected.

@@ -1,5 +1,7 @@
 //! What became ready while a lane was locked.
 
+use heddle_sync::SpinCell;
+
 /// What a lane's user calls one of its sockets: reported when that becomes ready. The lane does not look into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(pub u64);
@@ -20,6 +22,30 @@ impl Ready {
     pub const READ: Ready = Ready { read: true, write: false, broken: false };
     /// An error.
     pub const BROKEN: Ready = Ready { read: true, write: true, broken: true };
+}
+
+/// Those that wait for a socket: one token for each of its handles.
+#[derive(Debug)]
+pub(crate) struct Tokens(SpinCell<Vec<Token>>);
+
+impl Tokens {
+    /// Returns the tokens of a socket with one handle.
+    pub(crate) fn new(token: Token) -> Tokens {
+        Tokens(SpinCell::new(vec![token]))
+    }
+
+    pub(crate) fn add(&self, token: Token) {
+        self.0.lock().push(token);
+    }
+
+    pub(crate) fn remove(&self, token: Token) {
+        self.0.lock().retain(|&other| other != token);
+    }
+
+    /// Adds all handles to what is reported.
+    pub(crate) fn wake(&self, ready: Ready, woken: &mut Woken) {
+        self.0.lock().iter().for_each(|&token| woken.push(token, ready));
+    }
 }
 
 /// Sockets to report once the lane's lock is released.

@@ -193,10 +193,6 @@ impl Host {
         }
     }
 
-    pub(super) fn udp_sockets(&self) -> Vec<Arc<UdpSocket>> {
-        self.udp.values().flatten().cloned().collect()
-    }
-
     pub(super) fn send_udp(
         &mut self,
         transmit: &mut impl Transmit,

@@ -136,10 +136,6 @@ impl<W: Wire> Inner<W> {
         self.host.remove_udp(socket);
     }
 
-    pub(super) fn udp_sockets(&self) -> Vec<Arc<UdpSocket>> {
-        self.host.udp_sockets()
-    }
-
     pub(super) fn send_udp(&mut self, socket: &UdpSocket, payload: &[u8], to: SocketAddr) -> Sent {
         let Inner { wires, home, host, capture, .. } = self;
         host.send_udp(&mut tap(wires, *home, capture), socket, payload, to)

@@ -29,9 +29,7 @@ use crate::wire::{FrameCounts, Handle, Wire};
 pub use crate::woken::{Ready, Token, Woken};
 use heddle_core::Ns;
 use heddle_sync::{SpinCell, SpinGuard};
-use heddle_tcp::{
-    ConnectError, ConnectionId, Error, ListenError, ListenerId, ListenerInfo, Shutdown, Stack,
-};
+use heddle_tcp::{ConnectError, ConnectionId, Error, ListenError, ListenerId, Shutdown, Stack};
 use inner::Inner;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -209,11 +207,6 @@ impl<W: Wire> Lane<W> {
         self.leave(inner);
         sent
     }
-
-    /// Returns the sockets to which it delivers.
-    pub fn udp_sockets(&self) -> Vec<Arc<UdpSocket>> {
-        self.inner.lock().udp_sockets()
-    }
 }
 
 /// Connections. Times are the runtime's; each call may make the lane's deadline earlier, which [`Called`] says.
@@ -370,11 +363,6 @@ impl<W: Wire> Lane<W> {
     /// As [`Stack::has_flow`].
     pub fn has_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         self.inner.lock().stack().has_flow(local, remote)
-    }
-
-    /// Returns its listeners.
-    pub fn listeners(&self) -> Vec<ListenerInfo> {
-        self.inner.lock().stack().listeners().collect()
     }
 
     fn tcp<R>(

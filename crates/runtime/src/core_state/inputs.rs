@@ -67,7 +67,7 @@ impl Inputs {
     pub(crate) fn take(&self, timeout: Option<Ns>) -> bool {
         let mut woken = self.fire_timers();
         if let Some(lanes) = self.lanes() {
-            let found = lanes.take(lanes.own());
+            let found = lanes.take();
             if timeout == Some(Ns::ZERO) && !lanes.is_kernel_due(found) {
                 return true;
             }

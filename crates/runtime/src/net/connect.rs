@@ -1,7 +1,7 @@
 //! How connections are made: by a lane of the runtime's own network, or by the kernel.
 
 use super::retry::{retry, retry_async};
-use super::stream_io::{Connection, StreamIo};
+use super::stream_io::{Connection, StreamIo, result_of};
 use crate::ambient;
 use crate::engine::WeakRuntime;
 use crate::lanes;
@@ -75,12 +75,9 @@ impl Attempt {
         let (port, local) = socket::reserve_port(source)?;
         let _guard = NoPreempt::new();
         let lane = lanes::own_of(net);
-        let called = net.connect(clock::now(), lane, local, *remote, mtu)?;
-        if called.is_earlier {
-            runtime.with(|core| core.timer_is_earlier());
-        }
+        let id = result_of(*runtime, net.connect(clock::now(), lane, local, *remote, mtu)?);
         let ends = (local, *remote);
-        let by_lane = Connection::new((net, *runtime), (lane, called.result), ends, Some(port));
+        let by_lane = Connection::new((net, *runtime), (lane, id), ends, Some(port));
         Ok(StreamIo::by_lane(by_lane))
     }
 }

@@ -87,7 +87,7 @@ fn listen_by_lanes(net: Arc<Net>, addr: SocketAddr) -> io::Result<Polled<Listene
     let (token, source, runtime) = (io.token(), io.source(), ambient::weak()?);
     let listening = {
         let _guard = NoPreempt::new();
-        net.listen(local, BACKLOG, token)?
+        net.listen(clock::now(), local, BACKLOG, token)?
     };
     let bound = Arc::new(Bound { net, local, listening });
     io.io_mut().by_lanes = Some(ByLanes { bound: bound.clone(), token, source, runtime });
@@ -131,14 +131,7 @@ impl ByLanes {
             let connection = Connection::new((net, self.runtime), (lane, accepted.id), ends, None);
             return Ok((StreamIo::by_lane(connection), ends.1));
         }
-        if !self.source.asks_kernel() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let accepted = accept(kernel);
-        if !matches!(&accepted, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-            self.source.found_in_kernel();
-        }
-        accepted
+        self.source.ask_kernel(|| accept(kernel))
     }
 }
 

@@ -65,11 +65,7 @@ impl Connection {
     /// Makes a call on the connection, and notifies a worker that sleeps until a timer if there is an earlier one.
     fn call<R>(&self, call: impl FnOnce(&Lane<XskWire>, Ns) -> Called<R>) -> R {
         let _guard = NoPreempt::new();
-        let called = call(self.lane(), clock::now());
-        if called.is_earlier {
-            self.runtime.with(|core| core.timer_is_earlier());
-        }
-        called.result
+        result_of(self.runtime, call(self.lane(), clock::now()))
     }
 
     fn result<R>(
@@ -79,6 +75,14 @@ impl Connection {
         lanes::check(&self.net)?;
         self.call(call).map_err(error)
     }
+}
+
+/// Returns the result of a call on a lane of `runtime`. A worker that sleeps until a timer hears of an earlier one.
+pub(super) fn result_of<R>(runtime: WeakRuntime, called: Called<R>) -> R {
+    if called.is_earlier {
+        runtime.with(|core| core.timer_is_earlier());
+    }
+    called.result
 }
 
 impl Drop for Connection {
@@ -273,13 +277,7 @@ impl LaneStream {
 
     fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         let runtime = self.0.runtime;
-        self.receive(|lane, now, id| {
-            let called = lane.read(now, id, buf);
-            if called.is_earlier {
-                runtime.with(|core| core.timer_is_earlier());
-            }
-            called.result
-        })
+        self.receive(|lane, now, id| result_of(runtime, lane.read(now, id, buf)))
     }
 
     fn write<'a>(&self, bufs: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {

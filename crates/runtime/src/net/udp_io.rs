@@ -247,14 +247,11 @@ impl ByLanes {
         buf: &mut [u8],
         peek: bool,
     ) -> io::Result<(usize, SocketAddr)> {
-        if !self.source.asks_kernel() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
         loop {
-            let found = if peek { kernel.peek_from(buf) } else { kernel.recv_from(buf) };
-            if !matches!(&found, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-                self.source.found_in_kernel();
-            }
+            let found = self.source.ask_kernel(|| match peek {
+                true => kernel.peek_from(buf),
+                false => kernel.recv_from(buf),
+            });
             let Ok((_, from)) = found else { return found };
             match self.peer() {
                 Ok(peer) if peer != from => {

@@ -168,15 +168,22 @@ impl Source {
         }
     }
 
-    /// Returns whether the system has reported anything since the last call: if not, the descriptor has nothing. What
-    /// is found there must be recorded by [`Source::found_in_kernel`], as there may be more.
-    pub(crate) fn asks_kernel(&self) -> bool {
-        self.asks_kernel.load(Ordering::Relaxed) && self.asks_kernel.swap(false, Ordering::Acquire)
-    }
-
-    /// See [`Source::asks_kernel`].
-    pub(crate) fn found_in_kernel(&self) {
-        self.asks_kernel.store(true, Ordering::Release);
+    /// Runs `op`, which asks the descriptor, if the system has reported anything since it was last found to have nothing.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it has nothing; those of `op`.
+    pub(crate) fn ask_kernel<R>(&self, op: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        let is_reported = self.asks_kernel.load(Ordering::Relaxed)
+            && self.asks_kernel.swap(false, Ordering::Acquire);
+        if !is_reported {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let found = op();
+        if !matches!(&found, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            // There may be more.
+            self.asks_kernel.store(true, Ordering::Release);
+        }
+        found
     }
 
     /// Forgets wakers that were left behind, for the next owner. Wakes nothing that still waits.
