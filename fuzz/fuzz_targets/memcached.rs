@@ -8,8 +8,11 @@ mod input;
 #[allow(dead_code, unused_imports)]
 mod memcached;
 
+mod pieces;
+
 use libfuzzer_sys::fuzz_target;
 use memcached::{Fatal, MAX_KEY, MAX_KEYS_LINE, MAX_VALUE, Reader, Request};
+use pieces::pieces;
 
 type Read = Result<Request, Fatal>;
 
@@ -32,17 +35,6 @@ fn requests<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Read>, bool) {
         reader.settle();
     }
     (all, reader.is_mid_request())
-}
-
-/// Splits `bytes` into pieces of these lengths.
-fn pieces<'a>(mut bytes: &'a [u8], lengths: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-    let mut lengths = lengths.iter().cycle();
-    std::iter::from_fn(move || {
-        let length = lengths.next().map_or(1, |&length| usize::from(length).max(1));
-        let (piece, rest) = bytes.split_at(length.min(bytes.len()));
-        bytes = rest;
-        (!piece.is_empty()).then_some(piece)
-    })
 }
 
 fn is_valid(key: &[u8]) -> bool {
@@ -71,14 +63,19 @@ fn round_trip(request: &Request) {
     let Request::Store { command, value } = request else { return };
     let mut wire = b"set ".to_vec();
     wire.extend_from_slice(&command.key);
-    wire.extend_from_slice(format!(" {} {} {}\r\n", command.flags, command.expiry.0, value.len()).as_bytes());
+    wire.extend_from_slice(
+        format!(" {} {} {}\r\n", command.flags, command.expiry.0, value.len()).as_bytes(),
+    );
     wire.extend_from_slice(value);
     wire.extend_from_slice(b"\r\n");
     let mut reader = Reader::new();
     reader.push(&wire);
     match reader.next_request() {
         Ok(Some(Request::Store { command: same, value: read })) => {
-            assert_eq!((&same.key, same.flags, same.expiry), (&command.key, command.flags, command.expiry));
+            assert_eq!(
+                (&same.key, same.flags, same.expiry),
+                (&command.key, command.flags, command.expiry)
+            );
             assert_eq!(&read, value);
         }
         other => panic!("{other:?}"),

@@ -11,7 +11,10 @@ mod resp;
 #[path = "../../crates/proto/src/resp_words.rs"]
 mod resp_words;
 
+mod pieces;
+
 use libfuzzer_sys::fuzz_target;
+use pieces::pieces;
 use resp::{Limits, ProtocolError, Reader, Request};
 
 /// Small: short inputs reach them.
@@ -38,17 +41,6 @@ fn requests<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Read>, bool) {
         reader.settle();
     }
     (all, reader.is_mid_request())
-}
-
-/// Splits `bytes` into pieces of these lengths.
-fn pieces<'a>(mut bytes: &'a [u8], lengths: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-    let mut lengths = lengths.iter().cycle();
-    std::iter::from_fn(move || {
-        let length = lengths.next().map_or(1, |&length| usize::from(length).max(1));
-        let (piece, rest) = bytes.split_at(length.min(bytes.len()));
-        bytes = rest;
-        (!piece.is_empty()).then_some(piece)
-    })
 }
 
 fn is_within_limits(request: &Request) {

@@ -9,7 +9,7 @@ mod common;
 
 use common::apps::{Requests, Stream};
 use common::link::{Faults, Path};
-use common::{connect, listen, pair};
+use common::pair;
 use heddle_core::Ns;
 use heddle_tcp::{Config, ConnectionId, Event, Flow, Output, Secret, Stack, checksum};
 use std::net::SocketAddr;
@@ -152,15 +152,7 @@ fn stream_rate(per_million: u32, rtt: Ns) -> f64 {
 fn request_times(per_million: u32, rto_min: Ns) -> [Ns; 3] {
     let config = Config { rto_min, ..Config::default() };
     let mut net = common::link::Net::new([config.clone(), config], Path::fast(RTT), 1);
-    let listener = listen(&mut net);
-    let clients: Vec<ConnectionId> = (0..50).map(|i| connect(&mut net, 20_000 + i)).collect();
-    net.pass(Ns::from_ms(1));
-    let mut accept =
-        || net.on(1, |stack, now, _| stack.accept(listener, now)).expect("a connection");
-    let connections = clients.into_iter().map(|client| (client, accept())).collect();
-    let faults = Faults { loss: per_million, ..Faults::default() };
-    net.hosts.iter_mut().for_each(|host| host.path.faults = faults);
-    let mut requests = Requests::new(connections, SIZE);
+    let mut requests = Requests::on_connections(&mut net, 50, per_million, SIZE);
     requests.run(&mut net, 100_000, Ns::from_secs(600));
     [0.5, 0.99, 0.999].map(|share| requests.quantile(share))
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::apps::Requests;
-use common::link::{Faults, Net, Path};
+use common::link::{Net, Path};
 use common::{connect, listen};
 use heddle_core::Ns;
 use heddle_tcp::{Config, ConnectionId};
@@ -14,15 +14,7 @@ const RTT: Ns = Ns::from_us(100);
 fn run(per_million: u32, count: usize) -> (Requests, Net) {
     let config = Config { rto_min: Ns::from_ms(5), ..Config::default() };
     let mut net = Net::new([config.clone(), config], Path::fast(RTT), 7);
-    let listener = listen(&mut net);
-    let clients: Vec<ConnectionId> = (0..50).map(|i| connect(&mut net, 20_000 + i)).collect();
-    net.pass(Ns::from_ms(1));
-    let mut accept =
-        || net.on(1, |stack, now, _| stack.accept(listener, now)).expect("a connection");
-    let connections = clients.into_iter().map(|client| (client, accept())).collect();
-    let faults = Faults { loss: per_million, ..Faults::default() };
-    net.hosts.iter_mut().for_each(|host| host.path.faults = faults);
-    let mut requests = Requests::new(connections, 64);
+    let mut requests = Requests::on_connections(&mut net, 50, per_million, 64);
     requests.run(&mut net, count, Ns::from_secs(600));
     assert!(requests.times.len() >= count, "{} of {count}", requests.times.len());
     (requests, net)

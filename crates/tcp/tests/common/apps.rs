@@ -1,6 +1,7 @@
 //! Applications: streams and requests.
 
-use super::link::{Net, Sent};
+use super::link::{Faults, Net, Sent};
+use super::{connect, listen};
 use heddle_core::Ns;
 use heddle_tcp::{ConnectionId, Error, Stack};
 
@@ -111,6 +112,19 @@ impl Requests {
             size,
             times: Vec::new(),
         }
+    }
+
+    /// Makes `count` connections of `net`, whose paths lose `per_million` packets from then on.
+    pub fn on_connections(net: &mut Net, count: u16, per_million: u32, size: usize) -> Requests {
+        let listener = listen(net);
+        let clients: Vec<ConnectionId> = (0..count).map(|i| connect(net, 20_000 + i)).collect();
+        net.pass(Ns::from_ms(1));
+        let mut accept =
+            || net.on(1, |stack, now, _| stack.accept(listener, now)).expect("a connection");
+        let connections = clients.into_iter().map(|client| (client, accept())).collect();
+        let faults = Faults { loss: per_million, ..Faults::default() };
+        net.hosts.iter_mut().for_each(|host| host.path.faults = faults);
+        Requests::new(connections, size)
     }
 
     /// Runs until `count` requests were answered, or until `limit`.
