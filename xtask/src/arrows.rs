@@ -50,7 +50,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-tcp", &[&["heddle-core"]]),
     ("heddle-sync", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-xsk", &[]),
-    ("heddle-bpf", &[&["heddle-sys", "heddle-xsk"]]),
+    ("heddle-bpf", &[&["heddle-sys"]]),
     (
         "heddle-netstack",
         &[&["heddle-core", "heddle-sys", "heddle-sync", "heddle-xsk", "heddle-tcp"]],

@@ -17,7 +17,6 @@ mod stream;
 mod view;
 mod xdp;
 
-pub use heddle_xsk as xsk;
 pub use kernel_types::KernelTypes;
 pub use link::{Link, iterate_files};
 pub use map::{Map, MapKind, MapSpec};

@@ -72,8 +72,8 @@ impl Lanes {
         self.net.lanes().iter().map(Lane::deadline).min().unwrap_or(Ns::MAX)
     }
 
-    /// Takes what has arrived, first that of the caller's lane, and lets timers expire; wakes the tasks and futures. Returns
-    /// whether there was anything, or still is.
+    /// Takes what has arrived, first that of the caller's lane, and lets timers expire; wakes the tasks and futures.
+    /// Returns whether there was anything, or still is.
     pub(crate) fn take(&self) -> bool {
         let _guard = NoPreempt::new();
         let (own, count) = (own_of(&self.net), self.net.lanes().len());
@@ -115,8 +115,8 @@ impl Lanes {
     }
 }
 
-/// Returns the index of the lane of `net` that the caller uses: its worker's, or one for all other threads. Preemption is
-/// off for as long as it matters.
+/// Returns the index of the lane of `net` that the caller uses: its worker's, or one for all other threads. Preemption
+/// is off for as long as it matters.
 pub(crate) fn own_of(net: &Net) -> usize {
     // A worker of another runtime has an index as well: all lanes send.
     Worker::here().map_or(0, |worker| worker.cpu().min(net.lanes().len() - 1))

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{drain, near, network, until};
 use heddle_bpf::xdp_programs;
-use heddle_bpf::xsk::{Options as SocketOptions, XdpSocket};
+use heddle_xsk::{Options as SocketOptions, XdpSocket};
 use heddle_netns::{FAR4, NEAR, NEAR4, Pair};
 use heddle_steer::hook::xdp::Protocol::{Tcp, Udp};
 use heddle_steer::hook::xdp::{AttachError, Interface, Mode, Root};

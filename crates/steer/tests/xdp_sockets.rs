@@ -4,7 +4,7 @@
 mod common;
 
 use common::{NO_EXECUTOR, Packet, Sender, bind, counts, deploy, drain, near, network, udp, until};
-use heddle_bpf::xsk::XdpSocket;
+use heddle_xsk::XdpSocket;
 use heddle_netns::{NEAR4, NEAR6, Pair};
 use heddle_steer::hook::xdp::{
     Executors, Holders, Mode, Root, put_claim, put_policy, put_socket, take_policy, take_sockets,
@@ -238,18 +238,18 @@ fn a_forwarded_frame_comes_back_as_modified() {
         let length = client.recv(&mut bytes).unwrap();
         assert_eq!(bytes[..length], number.to_ne_bytes());
     }
-    assert_eq!(socket.counters().unwrap(), heddle_bpf::xsk::Counters::default());
+    assert_eq!(socket.counters().unwrap(), heddle_xsk::Counters::default());
 }
 
 /// Ethernet addresses, IPv4 addresses and ports are swapped; that leaves the checksums unchanged.
-fn echo(frame: &mut heddle_bpf::xsk::Frame<'_>) -> heddle_bpf::xsk::FrameAction {
+fn echo(frame: &mut heddle_xsk::Frame<'_>) -> heddle_xsk::FrameAction {
     let bytes = frame.bytes_mut();
     for (a, b, length) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
         for at in 0..length {
             bytes.swap(a + at, b + at);
         }
     }
-    heddle_bpf::xsk::FrameAction::Send
+    heddle_xsk::FrameAction::Send
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_policy_chooses_among_the_sockets_of_a_queue() {
     for mode in MODES {
         let Some(mut steered) = Steered::new(mode, "key-hash", EXECUTORS) else { return };
         let index = near(&steered.net).index();
-        let options = heddle_bpf::xsk::Options { frames: 256, ..Default::default() };
+        let options = heddle_xsk::Options { frames: 256, ..Default::default() };
         let many = |queue| XdpSocket::bind_many(index, queue, EXECUTORS, &options);
         let mut queues: Vec<Vec<XdpSocket>> =
             (0..QUEUES).map(|queue| steered.net.near.run(|| many(queue)).unwrap()).collect();
@@ -299,15 +299,15 @@ fn a_policy_chooses_among_the_sockets_of_a_queue() {
 fn a_queue_has_one_socket_and_options_are_checked() {
     let Some(net) = network(1) else { return };
     let interface = near(&net);
-    let bind = |queue, options: &heddle_bpf::xsk::Options| {
+    let bind = |queue, options: &heddle_xsk::Options| {
         net.near.run(|| XdpSocket::bind(interface.index(), queue, options))
     };
-    let options = heddle_bpf::xsk::Options { frames: 64, ..Default::default() };
+    let options = heddle_xsk::Options { frames: 64, ..Default::default() };
     let first = bind(0, &options).unwrap();
     assert_eq!(bind(0, &options).unwrap_err().kind(), std::io::ErrorKind::ResourceBusy);
     assert_eq!(bind(1, &options).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
     for (frames, frame_size) in [(63, 2048), (64, 1000), (0, 2048), (1 << 30, 4096)] {
-        let wrong = heddle_bpf::xsk::Options { frames, frame_size, ..options };
+        let wrong = heddle_xsk::Options { frames, frame_size, ..options };
         assert_eq!(bind(0, &wrong).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
     }
     let mut first = first;

@@ -168,7 +168,7 @@ impl Source {
         }
     }
 
-    /// Runs `op`, which asks the descriptor, if the system has reported anything since it was last found to have nothing.
+    /// Runs `op`, which asks the descriptor, if the system has reported anything since it was found to have nothing.
     ///
     /// # Errors
     /// `WouldBlock` if it has nothing; those of `op`.

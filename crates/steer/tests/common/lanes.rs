@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use heddle_bpf::xsk::{Options as SocketOptions, XdpSocket};
+use heddle_xsk::{Options as SocketOptions, XdpSocket};
 use heddle_netns::Pair;
 use heddle_steer::hook::xdp::Protocol;
 use heddle_steer::lane::{Counts, Deployment, Options};

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use heddle_bpf::Program;
-use heddle_bpf::xsk::{FrameAction, Options, XdpSocket};
+use heddle_xsk::{FrameAction, Options, XdpSocket};
 use heddle_netns::{FAR_MAC, FAR4, FAR6, NEAR_MAC, NEAR4, NEAR6, Pair};
 use heddle_steer::hook::xdp::{Claim, Executors, Interface, Mode, Protocol, load_policy};
 use heddle_steer::policy::{Maps, Object, read, shipped};
@@ -233,7 +233,7 @@ pub fn bind(net: &Pair, near: bool, queue: u32) -> XdpSocket {
 /// Returns the frames waiting at `socket`.
 pub fn drain(socket: &mut XdpSocket) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    let keep = |frame: &mut heddle_bpf::xsk::Frame<'_>| {
+    let keep = |frame: &mut heddle_xsk::Frame<'_>| {
         frames.push(frame.bytes().to_vec());
         FrameAction::Recycle
     };

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd as _;
 
-use heddle_bpf::xsk::{Options, XdpSocket};
+use heddle_xsk::{Options, XdpSocket};
 use heddle_netns::{NEAR, NEAR4, Pair};
 use heddle_steer::hook::xdp::{
     Claim, Executors, Holders, Interface, Mode, Protocol, Root, load_policy, put_claim, put_policy,

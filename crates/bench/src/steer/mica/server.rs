@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use heddle_bpf::xsk::{FrameAction, XdpSocket};
+use heddle_xsk::{FrameAction, XdpSocket};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::partition::{Partition, home, key_of};

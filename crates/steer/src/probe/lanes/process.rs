@@ -1,6 +1,6 @@
 //! What this process may do, and what firewalls do not see.
 
-use heddle_bpf::xsk::Options;
+use heddle_xsk::Options;
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
