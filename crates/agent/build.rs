@@ -1,69 +1,19 @@
 //! Compiles the kernel's programs of the agents (`bpf/sched/*.bpf.c`), so that users need no compiler.
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
-
-/// The third instruction set is the oldest with an atomic fetch-and-add.
-const FLAGS: &[&str] = &[
-    "-O2",
-    "-g",
-    "--target=bpf",
-    "-mcpu=v3",
-    "-std=gnu11",
-    "-ffreestanding",
-    "-Wall",
-    "-Wextra",
-    "-Wno-unused-parameter",
-    "-Werror",
-    "-c",
-];
+use std::fs;
+use std::path::Path;
 
 fn main() {
-    let root =
-        PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo says where")).join("../..");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo says where"));
-    let folder = root.join("bpf/sched");
-    println!("cargo::rerun-if-changed={}", folder.display());
-    println!("cargo::rerun-if-env-changed=HEDDLE_CLANG");
+    let folder = heddle_bpf_build::root().join("bpf/sched");
     let hash = layout_hash(&folder.join("include/layout.h"));
-    let mut table = format!("pub(crate) const LAYOUT_HASH: u64 = {hash};\n");
-    for source in sources(&folder) {
-        let name = source.file_name().expect("a file").to_string_lossy();
-        let stem = name.trim_end_matches(".bpf.c");
-        let object = out.join(stem).with_extension("o");
-        compile(&folder, &source, &object, hash);
-        let constant = stem.to_uppercase();
-        let _ = writeln!(
-            table,
-            "pub(crate) const {constant}: &[u8] = include_bytes!({:?});",
-            object.display().to_string()
-        );
-    }
-    fs::write(out.join("objects.rs"), table).expect("OUT_DIR can be written");
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries =
-        fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.retain(|file| file.to_string_lossy().ends_with(".bpf.c"));
-    files.sort();
-    files
-}
-
-fn compile(folder: &Path, source: &Path, object: &Path, hash: u64) {
-    let clang = env::var("HEDDLE_CLANG").unwrap_or_else(|_| "clang".into());
-    let mut command = Command::new(&clang);
-    command.args(FLAGS).arg(format!("-DHD_LAYOUT_HASH={hash}ULL"));
-    command.arg("-I").arg(folder.join("include")).arg("-I").arg(folder);
-    let status = command.arg(source).arg("-o").arg(object).status().unwrap_or_else(|error| {
-        panic!(
-            "cannot compile the kernel programs: `{clang}` does not run ({error}); scripts/setup installs it"
-        )
-    });
-    assert!(status.success(), "clang failed on {}", source.display());
+    let arguments = [
+        "-Wno-unused-parameter".to_owned(),
+        format!("-DHD_LAYOUT_HASH={hash}ULL"),
+        format!("-I{}", folder.join("include").display()),
+        format!("-I{}", folder.display()),
+    ];
+    let head = format!("pub(crate) const LAYOUT_HASH: u64 = {hash};\n");
+    heddle_bpf_build::compile("bpf/sched", &[], &arguments, &head);
 }
 
 /// Distinguishes layouts of the shared memory (FNV-1a of the file that describes it).

@@ -51,6 +51,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-sync", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-xsk", &[]),
     ("heddle-bpf", &[&["heddle-sys"]]),
+    ("heddle-bpf-build", &[]),
     (
         "heddle-netstack",
         &[&["heddle-core", "heddle-sys", "heddle-sync", "heddle-xsk", "heddle-tcp"]],
@@ -58,11 +59,14 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
     ("heddle-steer-abi", &[]),
     ("heddle-share", &[&["heddle-core", "heddle-sys"]]),
     ("heddle-telemetry", &[&["heddle-core", "heddle-sys"]]),
-    ("heddle-observe", &[&["heddle-bpf", "heddle-core", "heddle-sys", "heddle-telemetry"]]),
+    (
+        "heddle-observe",
+        &[&["heddle-bpf", "heddle-bpf-build", "heddle-core", "heddle-sys", "heddle-telemetry"]],
+    ),
     ("heddle-export", &[&["heddle-core", "heddle-telemetry", "heddle-observe"]]),
     ("heddle-broker", &[&["heddle-core", "heddle-policies", "heddle-share", "heddle-sys"]]),
     ("heddle-metrics", &[&["heddle-core"]]),
-    ("heddle-netns", &[&["heddle-bpf", "heddle-sys"]]),
+    ("heddle-netns", &[&["heddle-bpf", "heddle-bpf-build", "heddle-sys"]]),
     ("heddle-probes", &[]),
     ("heddle-rt", &[FOUNDATIONS]),
     ("heddle-posix", &[&["heddle-rt", "heddle-arch", "heddle-core", "heddle-sync", "heddle-sys"]]),
@@ -71,7 +75,7 @@ const MAY_DEPEND: &[(&str, &[&[&str]])] = &[
         &[&["heddle-core", "heddle-policies", "heddle-sync", "heddle-sys", "heddle-telemetry"]],
     ),
     ("heddle-steer", &[&["heddle-netns"], FOUNDATIONS]),
-    ("heddle-agent", &[FOUNDATIONS]),
+    ("heddle-agent", &[&["heddle-bpf-build"], FOUNDATIONS]),
     ("heddle-sim", &[&["heddle-core", "heddle-policies", "heddle-metrics"]]),
     (
         "heddle-advise",
