@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use common::{drain, near, network, until};
 use heddle_bpf::xdp_programs;
-use heddle_xsk::{Options as SocketOptions, XdpSocket};
 use heddle_netns::{FAR4, NEAR, NEAR4, Pair};
 use heddle_steer::hook::xdp::Protocol::{Tcp, Udp};
 use heddle_steer::hook::xdp::{AttachError, Interface, Mode, Root};
 use heddle_steer::lane::{Cidr, DeployError, Deployment, Options};
 use heddle_steer::policy::{LinkError, LoadError, shipped_names, shipped_source};
+use heddle_xsk::{Options as SocketOptions, XdpSocket};
 use lanes::{Lanes, PORT};
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};

@@ -4,12 +4,12 @@
 mod common;
 
 use common::{NO_EXECUTOR, Packet, Sender, bind, counts, deploy, drain, near, network, udp, until};
-use heddle_xsk::XdpSocket;
 use heddle_netns::{NEAR4, NEAR6, Pair};
 use heddle_steer::hook::xdp::{
     Executors, Holders, Mode, Root, put_claim, put_policy, put_socket, take_policy, take_sockets,
 };
 use heddle_steer::policy::Maps;
+use heddle_xsk::XdpSocket;
 use std::net::UdpSocket;
 use std::time::Duration;
 

@@ -7,9 +7,9 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use heddle_xsk::{FrameAction, Options, XdpSocket};
 use heddle_bpf::{XdpPrograms, xdp_programs};
 use heddle_netns::{FAR4, NEAR, NEAR4, Pair};
+use heddle_xsk::{FrameAction, Options, XdpSocket};
 
 use super::{Probe, State};
 use crate::hook::xdp::{

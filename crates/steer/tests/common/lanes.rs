@@ -4,10 +4,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use heddle_xsk::{Options as SocketOptions, XdpSocket};
 use heddle_netns::Pair;
 use heddle_steer::hook::xdp::Protocol;
 use heddle_steer::lane::{Counts, Deployment, Options};
+use heddle_xsk::{Options as SocketOptions, XdpSocket};
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
 
 use crate::common::{Packet, near, network};

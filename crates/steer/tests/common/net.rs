@@ -4,10 +4,10 @@
 use std::net::IpAddr;
 
 use heddle_bpf::Program;
-use heddle_xsk::{FrameAction, Options, XdpSocket};
 use heddle_netns::{FAR_MAC, FAR4, FAR6, NEAR_MAC, NEAR4, NEAR6, Pair};
 use heddle_steer::hook::xdp::{Claim, Executors, Interface, Mode, Protocol, load_policy};
 use heddle_steer::policy::{Maps, Object, read, shipped};
+use heddle_xsk::{FrameAction, Options, XdpSocket};
 
 /// A pair of namespaces; `None`, with a message, if this process cannot create one.
 pub fn network(queues: u32) -> Option<Pair> {

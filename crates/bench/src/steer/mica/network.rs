@@ -3,13 +3,13 @@
 use std::io;
 use std::os::fd::AsFd as _;
 
-use heddle_xsk::{Options, XdpSocket};
 use heddle_netns::{NEAR, NEAR4, Pair};
 use heddle_steer::hook::xdp::{
     Claim, Executors, Holders, Interface, Mode, Protocol, Root, load_policy, put_claim, put_policy,
     put_socket,
 };
 use heddle_steer::policy::{Maps, read, shipped};
+use heddle_xsk::{Options, XdpSocket};
 
 /// The address of the server.
 pub const PORT: u16 = 8000;
