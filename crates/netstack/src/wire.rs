@@ -29,8 +29,8 @@ pub trait Wire: Send {
     /// Returns the place for frames that are not answers.
     fn transmit(&mut self) -> &mut Self::Transmit;
 
-    /// Makes queued frames visible to their sender. Returns whether it needs a [`Handle::kick`].
-    fn publish(&mut self) -> bool;
+    /// Makes queued frames visible to their sender. Returns of how many it must be told ([`Handle::kick`]).
+    fn publish(&mut self) -> u32;
 
     /// Returns a handle for any thread.
     fn handle(&self) -> Self::Handle;
@@ -49,8 +49,9 @@ pub trait Handle: Send + Sync {
     /// Returns whether frames wait. A few nanoseconds; no system call.
     fn is_ready(&self) -> bool;
 
-    /// Has published frames sent. In copy mode this is the transmission itself: microseconds.
-    fn kick(&self);
+    /// Has published frames sent. In copy mode this is the transmission itself: microseconds. Returns whether some are
+    /// left that cannot be sent now.
+    fn kick(&self) -> bool;
 
     /// Returns the descriptor that becomes readable when frames arrive, if there is one.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;

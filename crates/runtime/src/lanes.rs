@@ -8,8 +8,11 @@
 //! - any worker that has nothing to run, the ticker, and the dispatcher: for a worker that computes or is blocked.
 //!
 //! That frames wait is seen in memory, without a system call, so no task is interrupted for a ring that is empty. A
-//! worker sleeps in the runtime's epoll instance, in which the descriptors of all lanes are.
+//! worker sleeps in the runtime's epoll instance, in which the descriptors of all lanes are armed then.
+//!
+//! Frames to send that wait for others (`heddle_netstack::lane`) are sent where a worker's loop runs, and by the ticker.
 
+use crate::engine::engine_of;
 use crate::poller::{Poller, Registration, report};
 use crate::preempt::NoPreempt;
 use crate::worker::Worker;
@@ -32,10 +35,11 @@ pub(crate) struct Lanes {
     /// When the kernel's sockets were last polled while a worker had lanes to look at; a time stamp.
     polled_at: AtomicU64,
     /// The lanes' descriptors in the poller; nothing waits for these.
-    _registrations: Vec<Registration>,
+    registrations: Vec<Registration>,
 }
 
-/// Time between two polls of the kernel's sockets while frames keep coming: that takes a system call.
+/// Time between two polls of the kernel's sockets, which take a system call, unless a worker has nothing to do and
+/// sleeps in one.
 const KERNEL_PERIOD: Ns = Ns::from_us(20);
 
 /// Batches of frames that are taken from a lane before other work gets its turn.
@@ -49,10 +53,10 @@ impl Lanes {
     /// The system's, if a limit on descriptors is reached.
     pub(crate) fn new(net: Arc<Net>, poller: &Poller, seen: bool) -> io::Result<Lanes> {
         let descriptors = net.lanes().iter().flat_map(Lane::descriptors);
-        let registrations = descriptors.map(|fd| poller.add(fd)).collect::<io::Result<_>>()?;
+        let registrations = descriptors.map(|fd| poller.add_once(fd)).collect::<io::Result<_>>()?;
         let polled_at = AtomicU64::new(0);
         let _diag = if seen { Diag::start(&net).ok() } else { None };
-        Ok(Lanes { _diag, net, polled_at, _registrations: registrations })
+        Ok(Lanes { _diag, net, polled_at, registrations })
     }
 
     /// Returns the network.
@@ -64,6 +68,21 @@ impl Lanes {
     #[inline]
     pub(crate) fn are_ready(&self) -> bool {
         self.net.lanes().iter().any(Lane::is_ready)
+    }
+
+    /// Has `poller` report frames, for a thread that is about to sleep. Others see them in memory, and an armed
+    /// descriptor costs time with each frame.
+    pub(crate) fn arm(&self, poller: &Poller) {
+        let descriptors = self.net.lanes().iter().flat_map(Lane::descriptors);
+        for (registration, fd) in self.registrations.iter().zip(descriptors) {
+            poller.arm_again(registration, fd);
+        }
+    }
+
+    /// Has the frames sent that wait for those of tasks that were about to run ([`are_more_expected`]).
+    #[inline]
+    pub(crate) fn send_waiting(&self) {
+        self.net.lanes().iter().for_each(|lane| lane.send_waiting(clock::now));
     }
 
     /// Returns when the earliest timer of any lane is due.
@@ -80,12 +99,11 @@ impl Lanes {
         (0..count).fold(false, |any, at| take_from(&self.net, (own + at) % count) | any)
     }
 
-    /// Returns whether the kernel's sockets are due for a poll, although `found` frames.
-    pub(crate) fn is_kernel_due(&self, found: bool) -> bool {
+    /// Returns whether the kernel's sockets are due for a poll.
+    pub(crate) fn is_kernel_due(&self) -> bool {
         let now = clock::ticks();
-        let due = !found
-            || now.saturating_sub(self.polled_at.load(Ordering::Relaxed))
-                >= clock::ns_to_ticks(KERNEL_PERIOD);
+        let polled_at = self.polled_at.load(Ordering::Relaxed);
+        let due = now.saturating_sub(polled_at) >= clock::ns_to_ticks(KERNEL_PERIOD);
         if due {
             self.polled_at.store(now, Ordering::Relaxed);
         }
@@ -120,6 +138,15 @@ impl Lanes {
 pub(crate) fn own_of(net: &Net) -> usize {
     // A worker of another runtime has an index as well: all lanes send.
     Worker::here().map_or(0, |worker| worker.cpu().min(net.lanes().len() - 1))
+}
+
+/// Returns whether calls on the lanes of `net` are expected soon after the caller's: other tasks wait for its CPU, and
+/// its worker's loop, which has frames sent that wait in vain, is of the same runtime. Preemption is off.
+pub(crate) fn are_more_expected(net: &Arc<Net>) -> bool {
+    let Some(worker) = Worker::here() else { return false };
+    let engine = engine_of(worker.liveness.scheduler());
+    let has_lanes = || engine.core().inputs.lanes().is_some_and(|own| Arc::ptr_eq(own.net(), net));
+    engine.is_work_waiting(worker.cpu()) && has_lanes()
 }
 
 /// Checks that the calling process may use the lanes of `net`.

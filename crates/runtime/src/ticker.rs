@@ -112,7 +112,7 @@ fn sleep(engine: &'static dyn Engine, watch: bool, data: bool) -> bool {
         }
         let time = (core.inputs.next_timer() - clock::now()).min(PERIOD);
         if core.inputs.poller.is_active() {
-            return core.inputs.poller.await_ready(time);
+            return core.inputs.await_ready(time);
         }
         thread::sleep(time);
         false
@@ -168,9 +168,7 @@ fn was_still(before: Watch, seen: Watch) -> bool {
 /// Returns whether something other than its own task waits for the CPU.
 fn is_work_waiting(engine: &'static dyn Engine, cpu: usize) -> bool {
     let core = engine.core();
-    engine.is_work_waiting(cpu)
-        || core.inputs.next_timer() <= clock::now()
-        || core.inputs.is_ready()
+    engine.is_work_waiting(cpu) || core.inputs.has_due_timer() || core.inputs.is_ready()
 }
 
 /// Returns whether the worker was asked to preempt and could not, or nothing asks it although its task has had its
@@ -192,12 +190,11 @@ fn is_unheard(engine: &'static dyn Engine, cpu: usize, worker: &Remote) -> bool 
 /// Queues the tasks whose data has arrived or timer has expired, if no worker has.
 fn take_inputs(engine: &'static dyn Engine) {
     let core = engine.core();
-    if core.settings.has_dispatcher
-        || core.inputs.next_timer() > clock::now() && !core.inputs.is_ready()
-    {
+    core.inputs.send_waiting();
+    if core.settings.has_dispatcher || !core.inputs.has_due_timer() && !core.inputs.is_ready() {
         return;
     }
-    core.inputs.take(Some(Ns::ZERO));
+    core.inputs.take_all();
     // A worker that wanted to poll meanwhile is parked, and relies on us to continue polling.
     core.unpark_any();
 }

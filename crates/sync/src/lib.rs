@@ -8,6 +8,7 @@
 
 mod claim;
 mod closable;
+mod deferred;
 mod end;
 mod gate;
 mod idle;
@@ -27,6 +28,7 @@ mod words;
 
 pub use claim::ClaimWord;
 pub use closable::Closable;
+pub use deferred::Deferred;
 pub use end::{EndWord, Ended};
 pub use gate::Gate;
 pub use idle::IdleSet;

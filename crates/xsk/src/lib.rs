@@ -26,5 +26,5 @@ mod socket;
 pub use frame::Frame;
 pub use frames::{FrameCounts, Full};
 pub use ring::Pending;
-pub use sender::{Sender, kick};
+pub use sender::{Kicked, Sender, kick};
 pub use socket::{Copying, Counters, FrameAction, Options, XdpSocket};

@@ -99,9 +99,13 @@ impl<T: Copy> Ring<T> {
         true
     }
 
-    /// As producer: makes the pushed entries visible to the consumer.
-    pub(super) fn publish(&self) {
-        self.counter(self.producer).store(self.mine, Ordering::Release);
+    /// As producer: makes the pushed entries visible to the consumer. Returns their number.
+    pub(super) fn publish(&self) -> u32 {
+        let producer = self.counter(self.producer);
+        // Only this side writes it.
+        let before = producer.load(Ordering::Relaxed);
+        producer.store(self.mine, Ordering::Release);
+        self.mine.wrapping_sub(before)
     }
 
     /// As producer: returns whether the consumer has read all entries.

@@ -83,15 +83,27 @@ impl Drop for Sender {
     }
 }
 
+/// What a [`kick`] has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kicked {
+    /// Nothing.
+    All,
+    /// Packets that the next kick sends.
+    More,
+    /// Packets for which the kernel has no memory, or the interface no room, now.
+    Later,
+}
+
 /// Makes the kernel send packets that an AF_XDP socket has published: up to 32, or a driver's batch. It may run beside
-/// any other use of the socket. Returns whether there are more that it would send now.
+/// any other use of the socket.
 ///
 /// # Errors
 /// The kernel's: `ENETDOWN` or `ENXIO` if the interface is down or gone.
-pub fn kick(socket: BorrowedFd<'_>) -> io::Result<bool> {
+pub fn kick(socket: BorrowedFd<'_>) -> io::Result<Kicked> {
     match send(socket, &[], SendFlags::DONTWAIT) {
-        Ok(_) | Err(Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(false),
-        Err(Errno::AGAIN) => Ok(true),
+        Ok(_) => Ok(Kicked::All),
+        Err(Errno::AGAIN) => Ok(Kicked::More),
+        Err(Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(Kicked::Later),
         Err(error) => Err(error.into()),
     }
 }

@@ -18,7 +18,7 @@ use super::frame::{Frame, lend};
 use super::frames::{FrameCounts, Full, Layout};
 use super::pool::{Shared, ring};
 use super::ring::{Pending, Ring};
-use super::sender::{Sender, kick};
+use super::sender::{Kicked, Sender, kick};
 
 /// Whether frames are copied between the driver's memory and the socket's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,9 +168,7 @@ impl XdpSocket {
     ) -> io::Result<usize> {
         let count = self.take(max, |frame, _| each(frame));
         let wake = self.finish_batch(count);
-        if self.publish() {
-            self.flush()?;
-        }
+        self.flush()?;
         if wake { self.wake_receiver() } else { Ok(()) }.map(|()| count)
     }
 
@@ -273,8 +271,13 @@ impl XdpSocket {
     /// # Errors
     /// The kernel's: `ENETDOWN` or `ENXIO` if the interface is down or gone.
     pub fn flush(&mut self) -> io::Result<()> {
+        self.publish();
+        let transmit = &self.sender.transmit;
+        if transmit.is_drained() {
+            return Ok(());
+        }
         for _ in 0..MAX_SEND_CALLS {
-            if !self.publish() || !kick(self.fd.as_fd())? {
+            if !transmit.needs_wakeup() || kick(self.fd.as_fd())? != Kicked::More {
                 break;
             }
         }
@@ -282,11 +285,11 @@ impl XdpSocket {
         Ok(())
     }
 
-    /// Shows the queued packets to the kernel. Returns whether it must be told ([`kick`]) to send them.
-    pub fn publish(&mut self) -> bool {
+    /// Shows the queued packets to the kernel. Returns of how many it must be told ([`kick`]) to send them.
+    pub fn publish(&mut self) -> u32 {
         let transmit = &self.sender.transmit;
-        transmit.publish();
-        !transmit.is_drained() && transmit.needs_wakeup()
+        let count = transmit.publish();
+        if transmit.needs_wakeup() { count } else { 0 }
     }
 
     /// Waits until frames have arrived or `limit` has passed. Returns whether any have arrived.

@@ -94,10 +94,10 @@ impl Wire for DpdkWire {
         &mut self.sender
     }
 
-    fn publish(&mut self) -> bool {
+    fn publish(&mut self) -> u32 {
         let has_unsent = self.sender.inner.flush();
         self.has_unsent.store(has_unsent, Ordering::Relaxed);
-        false
+        0
     }
 
     fn handle(&self) -> DpdkHandle {
@@ -131,7 +131,9 @@ impl Handle for DpdkHandle {
     }
 
     /// Does nothing: [`Wire::publish`] has given the frames to the driver.
-    fn kick(&self) {}
+    fn kick(&self) -> bool {
+        false
+    }
 
     /// There is none: DPDK polls.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

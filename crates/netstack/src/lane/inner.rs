@@ -2,6 +2,7 @@
 
 use super::connections::Segments;
 use super::host::Host;
+use super::unsent::Published;
 use super::{Accepted, BATCH, FLUSH_PERIOD, Sent, Snapshot, Token, Woken};
 use crate::capture::{Capture, Tap};
 use crate::paths::Routes;
@@ -141,13 +142,15 @@ impl<W: Wire> Inner<W> {
         host.send_udp(&mut tap(wires, *home, capture), socket, payload, to)
     }
 
-    /// Makes queued frames visible. Returns the queues that need a kick, as bits.
-    pub(super) fn publish(&mut self) -> u128 {
-        let mut kicks = 0;
+    /// Makes queued frames visible. Returns those of which their senders must be told.
+    pub(super) fn publish(&mut self) -> Published {
+        let mut published = Published::default();
         for (queue, wire) in self.wires.iter_mut().enumerate() {
-            kicks |= u128::from(wire.publish()) << queue;
+            let frames = wire.publish();
+            published.frames += frames;
+            published.queues |= u128::from(frames != 0) << queue;
         }
-        kicks
+        published
     }
 
     pub(super) fn has_events(&self) -> bool {

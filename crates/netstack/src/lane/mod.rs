@@ -17,6 +17,7 @@ mod host;
 mod inner;
 #[cfg(test)]
 mod tests;
+mod unsent;
 mod view;
 
 pub use counters::{Counters, Snapshot};
@@ -35,6 +36,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use unsent::{Published, Unsent};
 
 /// Maximum number of frames for which the lock is held.
 pub const BATCH: usize = 16;
@@ -53,6 +55,7 @@ pub struct Lane<W: Wire> {
     has_events: AtomicBool,
     /// Segments wait that another lane may want.
     has_strays: AtomicBool,
+    unsent: Unsent,
 }
 
 /// What became of a datagram.
@@ -85,7 +88,14 @@ impl<W: Wire> Lane<W> {
         let handles = wires.iter().map(Wire::handle).collect();
         let inner = SpinCell::new(Inner::new(number, wires.into(), routes, stack));
         let (deadline, has_events) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Lane { inner, handles, deadline, has_events, has_strays: AtomicBool::new(false) }
+        Lane {
+            inner,
+            handles,
+            deadline,
+            has_events,
+            has_strays: AtomicBool::new(false),
+            unsent: Unsent::new(),
+        }
     }
 
     /// Returns whether frames wait, or something to report (I3).
@@ -112,8 +122,16 @@ impl<W: Wire> Lane<W> {
         let frames = inner.poll(now, woken);
         let next = inner.deadline(now);
         self.deadline.store(next.0, Ordering::Relaxed);
-        self.leave(inner);
+        self.leave(inner, false, || now);
         frames
+    }
+
+    /// Has the frames sent that wait for others. For threads that have nothing better to do; `now` is the time.
+    #[inline]
+    pub fn send_waiting(&self, now: impl FnOnce() -> Ns) {
+        if !self.unsent.is_empty() {
+            self.kick(self.unsent.take(now()));
+        }
     }
 
     /// Records its frames from now on.
@@ -152,6 +170,11 @@ impl<W: Wire> Lane<W> {
 
     /// Runs `f` under the lock. Returns its result, and whether the lane's deadline is earlier than before.
     fn call<R>(&self, now: Ns, f: impl FnOnce(&mut Inner<W>) -> R) -> (R, bool) {
+        self.call_of(now, false, f)
+    }
+
+    /// As [`Lane::call`]; `more` calls follow soon or not.
+    fn call_of<R>(&self, now: Ns, more: bool, f: impl FnOnce(&mut Inner<W>) -> R) -> (R, bool) {
         let mut inner = self.inner.lock();
         let result = f(&mut inner);
         let next = inner.deadline(now);
@@ -159,21 +182,31 @@ impl<W: Wire> Lane<W> {
         if is_earlier {
             self.deadline.store(next.0, Ordering::Relaxed);
         }
-        self.leave(inner);
+        self.leave(inner, more, || now);
         (result, is_earlier)
     }
 
-    /// Releases the lock, then has published frames sent (I1).
-    fn leave(&self, mut inner: SpinGuard<'_, Inner<W>>) {
-        let kicks = inner.publish();
+    /// Releases the lock, then has published frames sent (I1), unless `more` calls follow soon.
+    fn leave(&self, mut inner: SpinGuard<'_, Inner<W>>, more: bool, now: impl FnOnce() -> Ns) {
+        let queues = self.unsent.add(inner.publish(), more, now);
         self.has_events.store(inner.has_events(), Ordering::Relaxed);
         if inner.has_strays() {
             self.has_strays.store(true, Ordering::Relaxed);
         }
         drop(inner);
-        if kicks != 0 {
-            let wanted = |queue: &usize| kicks >> queue & 1 == 1;
-            (0..self.handles.len()).filter(wanted).for_each(|queue| self.handles[queue].kick());
+        self.kick(queues);
+    }
+
+    /// Has the frames of `queues` sent, which are bits.
+    #[inline]
+    fn kick(&self, queues: u128) {
+        if queues == 0 {
+            return;
+        }
+        for (queue, handle) in self.handles.iter().enumerate() {
+            if queues >> queue & 1 == 1 && handle.kick() {
+                self.unsent.put_back(Published { queues: 1 << queue, frames: 1 });
+            }
         }
     }
 
@@ -200,11 +233,18 @@ impl<W: Wire> Lane<W> {
         self.inner.lock().remove_udp(socket);
     }
 
-    /// Sends `payload` from `socket` to `to`.
-    pub fn send_udp(&self, socket: &UdpSocket, payload: &[u8], to: SocketAddr) -> Sent {
+    /// Sends `payload` from `socket` to `to`. If `more` calls follow soon, it may wait for them; `now` is the time.
+    pub fn send_udp(
+        &self,
+        now: impl FnOnce() -> Ns,
+        socket: &UdpSocket,
+        payload: &[u8],
+        to: SocketAddr,
+        more: bool,
+    ) -> Sent {
         let mut inner = self.inner.lock();
         let sent = inner.send_udp(socket, payload, to);
-        self.leave(inner);
+        self.leave(inner, more, now);
         sent
     }
 }
@@ -273,7 +313,8 @@ impl<W: Wire> Lane<W> {
         self.inner.lock().stack().peek(id, buf)
     }
 
-    /// As [`Stack::write`], for several buffers, one after the other. Returns how many bytes were taken.
+    /// As [`Stack::write`], for several buffers, one after the other. Returns how many bytes were taken. If `more` calls
+    /// follow soon, the segments may wait for them.
     ///
     /// # Errors
     /// See there.
@@ -282,8 +323,9 @@ impl<W: Wire> Lane<W> {
         now: Ns,
         id: ConnectionId,
         bufs: impl Iterator<Item = &'a [u8]>,
+        more: bool,
     ) -> Called<Result<usize, Error>> {
-        self.tcp(now, |stack, out| {
+        self.tcp_of(now, more, |stack, out| {
             let mut taken = 0;
             for buf in bufs.filter(|buf| !buf.is_empty()) {
                 match stack.write(now, id, buf, out) {
@@ -370,7 +412,16 @@ impl<W: Wire> Lane<W> {
         now: Ns,
         f: impl FnOnce(&mut Stack, &mut connections::Segments<'_, Tap<'_, W::Transmit>>) -> R,
     ) -> Called<R> {
-        let (result, is_earlier) = self.call(now, |inner| inner.with_stack(f));
+        self.tcp_of(now, false, f)
+    }
+
+    fn tcp_of<R>(
+        &self,
+        now: Ns,
+        more: bool,
+        f: impl FnOnce(&mut Stack, &mut connections::Segments<'_, Tap<'_, W::Transmit>>) -> R,
+    ) -> Called<R> {
+        let (result, is_earlier) = self.call_of(now, more, |inner| inner.with_stack(f));
         Called { result, is_earlier }
     }
 }

@@ -64,6 +64,10 @@ fn bind(lane: &Lane<MemoryWire>, local: &str, token: u64) -> Arc<UdpSocket> {
     socket
 }
 
+fn send(lane: &Lane<MemoryWire>, socket: &UdpSocket, payload: &[u8], to: &str) -> Sent {
+    lane.send_udp(|| NOW, socket, payload, at(to), false)
+}
+
 fn poll(lane: &Lane<MemoryWire>) -> Vec<u64> {
     let (mut woken, mut tokens) = (Woken::default(), Vec::new());
     lane.poll(NOW, &mut woken);
@@ -77,21 +81,21 @@ fn a_datagram_wakes_the_socket_that_it_is_for() {
     let client = bind(&one, "0.0.0.0:5000", 1);
     let (all, v4, other) =
         (bind(&two, "[::]:9", 10), bind(&two, "10.0.0.2:9", 11), bind(&two, "0.0.0.0:8", 12));
-    assert_eq!(one.send_udp(&client, b"v4", at("10.0.0.2:9")), Sent::Sent);
+    assert_eq!(send(&one, &client, b"v4", "10.0.0.2:9"), Sent::Sent);
     assert!(two.is_ready() && !one.is_ready());
     assert_eq!(poll(&two), [11], "the most specific address");
     let mut buf = [0; 16];
     assert_eq!(v4.receive(&mut buf, false), Some((2, at("10.0.0.1:5000"))));
     let client6 = bind(&one, "[fd00::1]:5001", 2);
-    assert_eq!(one.send_udp(&client6, b"v6", at("[fd00::2]:9")), Sent::Sent);
+    assert_eq!(send(&one, &client6, b"v6", "[fd00::2]:9"), Sent::Sent);
     assert_eq!(poll(&two), [10]);
     assert_eq!(all.receive(&mut buf, false), Some((2, at("[fd00::1]:5001"))));
-    assert_eq!(two.send_udp(&all, b"back", at("[fd00::1]:5001")), Sent::Sent);
+    assert_eq!(send(&two, &all, b"back", "[fd00::1]:5001"), Sent::Sent);
     assert_eq!(poll(&one), [2]);
     assert_eq!(client6.receive(&mut buf, false), Some((4, at("[fd00::2]:9"))));
     two.remove_udp(&v4);
     two.remove_udp(&all);
-    assert_eq!(one.send_udp(&client, b"late", at("10.0.0.2:9")), Sent::Sent);
+    assert_eq!(send(&one, &client, b"late", "10.0.0.2:9"), Sent::Sent);
     assert!(poll(&two).is_empty() && other.receive(&mut buf, false).is_none());
     let counted = two.counters().packets;
     assert_eq!((counted.frames, counted.udp_received, counted.no_socket), (3, 2, 1));
@@ -101,7 +105,7 @@ fn a_datagram_wakes_the_socket_that_it_is_for() {
 fn the_kernel_sends_what_a_lane_cannot() {
     let [(one, routes), _] = link();
     let socket = bind(&one, "0.0.0.0:5000", 1);
-    let to = |to: &str, bytes: usize| one.send_udp(&socket, &vec![0; bytes], at(to));
+    let to = |to: &str, bytes: usize| send(&one, &socket, &vec![0; bytes], to);
     assert_eq!(to("10.0.0.2:9", 1472), Sent::Sent);
     assert_eq!(to("10.0.0.2:9", 1473), Sent::ByKernel, "longer than the MTU");
     assert_eq!(to("127.0.0.1:9", 1), Sent::ByKernel);
@@ -118,7 +122,7 @@ fn a_batch_is_bounded_and_a_full_wire_is_reported() {
     let [(one, _), (two, _)] = link();
     let (client, _server) = (bind(&one, "0.0.0.0:1", 1), bind(&two, "0.0.0.0:2", 2));
     let mut sent = 0;
-    while one.send_udp(&client, b"x", at("10.0.0.2:2")) == Sent::Sent {
+    while send(&one, &client, b"x", "10.0.0.2:2") == Sent::Sent {
         sent += 1;
     }
     assert_eq!(one.counters().losses.send_full, 1);
@@ -153,7 +157,7 @@ fn a_connection_carries_bytes_both_ways_and_ends() {
     let mut buf = [0; 64];
     assert_eq!(two.read(NOW, server.id, &mut buf).result, Err(Error::WouldBlock));
     let question = [&b"ques"[..], b"", b"tion"];
-    assert_eq!(one.write(NOW, client, question.into_iter()).result, Ok(8));
+    assert_eq!(one.write(NOW, client, question.into_iter(), false).result, Ok(8));
     assert_eq!(poll(&two), [21]);
     assert_eq!(two.peek(server.id, &mut buf), Ok(4));
     let mut read = two.read(NOW, server.id, &mut buf).result.unwrap();
@@ -164,7 +168,7 @@ fn a_connection_carries_bytes_both_ways_and_ends() {
         read += two.read(NOW, server.id, &mut buf).result.unwrap_or(0);
     }
     assert_eq!(read, 8);
-    assert_eq!(two.write(NOW, server.id, [&b"answer"[..]].into_iter()).result, Ok(6));
+    assert_eq!(two.write(NOW, server.id, [&b"answer"[..]].into_iter(), false).result, Ok(6));
     poll(&one);
     assert_eq!(one.read(NOW, client, &mut buf).result, Ok(6));
     let _ = one.close(NOW, client, false);

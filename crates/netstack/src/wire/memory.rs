@@ -70,8 +70,8 @@ impl Wire for MemoryWire {
         &mut self.sender
     }
 
-    fn publish(&mut self) -> bool {
-        false
+    fn publish(&mut self) -> u32 {
+        0
     }
 
     fn handle(&self) -> MemoryHandle {
@@ -92,7 +92,9 @@ impl Handle for MemoryHandle {
         !lock(&self.0).is_empty()
     }
 
-    fn kick(&self) {}
+    fn kick(&self) -> bool {
+        false
+    }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

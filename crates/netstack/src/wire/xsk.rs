@@ -1,7 +1,7 @@
 //! AF_XDP sockets.
 
 use super::{FrameCounts, Handle, Losses, Transmit, Wire};
-use heddle_xsk::{self as xsk, Options, Pending, Sender, XdpSocket};
+use heddle_xsk::{self as xsk, Kicked, Options, Pending, Sender, XdpSocket};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -127,7 +127,7 @@ impl Wire for XskWire {
         self.socket.sender()
     }
 
-    fn publish(&mut self) -> bool {
+    fn publish(&mut self) -> u32 {
         self.socket.publish()
     }
 
@@ -163,13 +163,11 @@ impl Handle for XskHandle {
         self.pending.is_ready()
     }
 
-    fn kick(&self) {
-        for _ in 0..MAX_KICKS {
-            // An interface that is down or gone sends nothing: the frames are lost, as on a cable that is pulled.
-            if !xsk::kick(self.socket.as_fd()).unwrap_or(false) {
-                break;
-            }
-        }
+    fn kick(&self) -> bool {
+        // An interface that is down or gone sends nothing: the frames are lost, as on a cable that is pulled.
+        let mut kicks =
+            (0..MAX_KICKS).map(|_| xsk::kick(self.socket.as_fd()).unwrap_or(Kicked::All));
+        kicks.find(|kicked| *kicked != Kicked::More).unwrap_or(Kicked::Later) == Kicked::Later
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

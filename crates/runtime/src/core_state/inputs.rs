@@ -44,6 +44,27 @@ impl Inputs {
         self.lanes.as_ref()
     }
 
+    /// Has the frames sent that wait in lanes for those of other tasks.
+    #[inline]
+    pub(crate) fn send_waiting(&self) {
+        if let Some(lanes) = self.lanes() {
+            lanes.send_waiting();
+        }
+    }
+
+    /// Sees to it that the poller is ready when frames arrive, for a thread that is about to sleep until then.
+    fn arm_lanes(&self) {
+        if let Some(lanes) = self.lanes() {
+            lanes.arm(&self.poller);
+        }
+    }
+
+    /// Waits at most `time` until data arrives. Returns whether it has.
+    pub(crate) fn await_ready(&self, time: Ns) -> bool {
+        self.arm_lanes();
+        self.poller.await_ready(time)
+    }
+
     /// Returns whether sockets or timers may bring work.
     #[inline]
     pub(crate) fn exist(&self) -> bool {
@@ -57,27 +78,38 @@ impl Inputs {
         self.lanes().map_or(own, |lanes| own.min(lanes.next_timer()))
     }
 
+    /// Returns whether a timer is due. A worker that spins asks all the time: the clock is read only if there is one.
+    #[inline]
+    pub(crate) fn has_due_timer(&self) -> bool {
+        let next = self.next_timer();
+        next != Ns::MAX && next <= clock::now()
+    }
+
     /// Returns whether data waits. Takes a system call, unless a lane has frames.
     pub(crate) fn is_ready(&self) -> bool {
         self.lanes().is_some_and(Lanes::are_ready) || self.poller.is_ready()
     }
 
-    /// Wakes the tasks and futures whose timer has expired or whose data has arrived, waiting for data up to `timeout`.
-    /// Returns whether there were any.
-    pub(crate) fn take(&self, timeout: Option<Ns>) -> bool {
-        let mut woken = self.fire_timers();
-        if let Some(lanes) = self.lanes() {
-            let found = lanes.take();
-            if timeout == Some(Ns::ZERO) && !lanes.is_kernel_due(found) {
-                return true;
-            }
-            woken |= found;
+    /// Wakes the tasks and futures whose timer has expired or whose data has arrived. Returns whether there were any.
+    /// Beside lanes the kernel's sockets are polled once in a while only.
+    pub(crate) fn take(&self) -> bool {
+        let woken = self.fire_timers() | self.lanes().is_some_and(Lanes::take);
+        let is_due = self.lanes().is_none_or(Lanes::is_kernel_due);
+        woken | (is_due && self.take_from_kernel())
+    }
+
+    /// As [`Inputs::take`], with the kernel's sockets in any case.
+    pub(crate) fn take_all(&self) -> bool {
+        let woken = self.fire_timers() | self.lanes().is_some_and(Lanes::take);
+        self.take_from_kernel() | woken
+    }
+
+    fn take_from_kernel(&self) -> bool {
+        if !self.poller.is_active() {
+            return false;
         }
-        if self.poller.is_active() || timeout != Some(Ns::ZERO) {
-            woken |= self.poller.poll(timeout).is_some_and(|reports| reports > 0);
-            woken |= self.fire_timers();
-        }
-        woken
+        let woken = self.poller.poll(Some(Ns::ZERO)).is_some_and(|reports| reports > 0);
+        self.fire_timers() | woken
     }
 
     fn fire_timers(&self) -> bool {
@@ -119,13 +151,16 @@ impl Inputs {
 impl Driver for Inputs {
     fn attend(&self, wanted: impl FnOnce() -> bool, at_most: Ns) -> bool {
         let timed = Cell::new(false);
-        let timeout = || match self.next_timer() {
-            Ns::MAX => Some(at_most).filter(|&time| time != Ns::MAX),
-            next => {
-                // Set only while the ticker sleeps here: child threads of tasks inherit the thread's timer slack.
-                timed.set(true);
-                thread::set_timer_slack(Some(Ns(1)));
-                Some((next - clock::now()).min(at_most))
+        let timeout = || {
+            self.arm_lanes();
+            match self.next_timer() {
+                Ns::MAX => Some(at_most).filter(|&time| time != Ns::MAX),
+                next => {
+                    // Set only while the ticker sleeps here: child threads of tasks inherit the thread's timer slack.
+                    timed.set(true);
+                    thread::set_timer_slack(Some(Ns(1)));
+                    Some((next - clock::now()).min(at_most))
+                }
             }
         };
         let attended = self.poller.attend(wanted, timeout);

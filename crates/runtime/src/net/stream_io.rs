@@ -281,7 +281,9 @@ impl LaneStream {
     }
 
     fn write<'a>(&self, bufs: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
-        self.0.result(|lane, now| lane.write(now, self.0.id, bufs))
+        self.0.result(|lane, now| {
+            lane.write(now, self.0.id, bufs, lanes::are_more_expected(&self.0.net))
+        })
     }
 }
 

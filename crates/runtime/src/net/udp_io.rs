@@ -13,6 +13,7 @@ use crate::preempt::NoPreempt;
 use heddle_netstack::lane::{Sent, Token};
 use heddle_netstack::net::Net;
 use heddle_netstack::udp;
+use heddle_sys::clock;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -273,7 +274,8 @@ impl ByLanes {
             if socket.take_refusal() {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
-            net.lanes()[lanes::own_of(net)].send_udp(socket, buf, to)
+            let (lane, more) = (&net.lanes()[lanes::own_of(net)], lanes::are_more_expected(net));
+            lane.send_udp(clock::now, socket, buf, to, more)
         };
         match sent {
             Sent::Sent => Ok(buf.len()),

@@ -12,7 +12,7 @@ use crate::preempt::NoPreempt;
 use heddle_core::Ns;
 use heddle_netstack::lane::{Ready, Token};
 use heddle_sync::park::PollLock;
-use heddle_sys::epoll::{Epoll, Events};
+use heddle_sys::epoll::{Epoll, Events, READ};
 use slab::{Key, Slab};
 use std::cell::UnsafeCell;
 use std::io;
@@ -143,6 +143,29 @@ impl Poller {
         self.epoll.add(fd, registration.key.0).map_err(|error| explain(error, fd))?;
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(registration)
+    }
+
+    /// Registers a descriptor of which only the next event is reported, until [`Poller::arm_again`]: for what is usually
+    /// seen without the poller. An armed descriptor costs each event a wake-up of the instance.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub(crate) fn add_once(&self, fd: BorrowedFd<'_>) -> io::Result<Registration> {
+        let _guard = NoPreempt::new();
+        let registration = Registration::unpolled()?;
+        let key = registration.key.0;
+        self.epoll.arm(fd.as_raw_fd(), key, READ).map_err(|error| explain(error, fd))?;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(registration)
+    }
+
+    /// Has the next event of `fd` reported, also if it has occurred already, if the last one was.
+    pub(crate) fn arm_again(&self, registration: &Registration, fd: BorrowedFd<'_>) {
+        // Refused only if the descriptor is not open: then nothing occurs.
+        let _ = registration.ask_kernel(|| -> io::Result<()> {
+            self.epoll.arm(fd.as_raw_fd(), registration.key.0, READ)?;
+            Err(io::ErrorKind::WouldBlock.into())
+        });
     }
 
     /// Makes the poller call `report` for the descriptors that are armed, and counts as a source of events from now on.

@@ -35,7 +35,7 @@ fn run(engine: &'static dyn Engine) {
     worker::help(core.liveness());
     let mut idle_rounds = 0;
     while !(core.is_stopping() && (core.is_over() || engine.is_drained())) {
-        let woken = core.inputs.take(Some(Ns::ZERO));
+        let woken = core.inputs.take();
         let assigned = engine.dispatch_round();
         idle_rounds = if woken || assigned { 0 } else { idle_rounds + 1 };
         if idle_rounds > IDLE_ROUNDS {

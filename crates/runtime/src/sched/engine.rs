@@ -18,6 +18,7 @@ impl<P: Policy> Engine for Shared<P> {
 
     fn serve(&'static self, worker: &'static Worker) {
         while worker.is_attached() {
+            self.core.inputs.send_waiting();
             if self.core.is_over() || self.core.is_stopping() && self.is_done(worker) {
                 break;
             }
@@ -29,7 +30,7 @@ impl<P: Policy> Engine for Shared<P> {
                 share.member().make_way(cpu);
             }
             if worker.poll_first.replace(false) {
-                self.core.inputs.take(Some(Ns::ZERO));
+                self.core.inputs.take();
             }
             let domain = self.domain_of(cpu);
             // Read before looking into any queue: any placement after it counts as new.
@@ -41,7 +42,7 @@ impl<P: Policy> Engine for Shared<P> {
                 continue;
             }
             domain.unlock();
-            if self.core.inputs.take(Some(Ns::ZERO)) {
+            if self.core.inputs.take() {
                 continue;
             }
             if let Some(at_most) = self.balance(worker) {

@@ -161,7 +161,7 @@ impl<P: Policy> Scheduler for Shared<P> {
             && worker.looks_at_inputs()
             && (inputs.next_timer() != Ns::MAX || inputs.is_ready())
         {
-            inputs.take(Some(Ns::ZERO));
+            inputs.take();
         }
         let waiting = self.is_work_waiting(worker.cpu());
         let ran = worker.ran();

@@ -163,10 +163,7 @@ impl<P: Policy> Shared<P> {
             true => !self.domain_of(cpu).inbox.is_empty(),
             false => self.domain_of(cpu).len() != 0,
         };
-        own()
-            || self.core.is_stopping()
-            || self.core.inputs.next_timer() <= heddle_sys::clock::now()
-            || elsewhere()
+        own() || self.core.is_stopping() || self.core.inputs.has_due_timer() || elsewhere()
     }
 
     /// A task has left a worker's CPU: if the policy holds workers back, one of them may now be allowed a task.

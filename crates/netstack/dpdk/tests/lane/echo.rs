@@ -124,7 +124,7 @@ impl Server {
     fn answer(&self) {
         let mut buf = [0; 2048];
         while let Some((length, from)) = self.udp.receive(&mut buf, false) {
-            self.lane.send_udp(&self.udp, &buf[..length], from);
+            self.lane.send_udp(|| now, &self.udp, &buf[..length], from, false);
         }
     }
 
@@ -152,7 +152,7 @@ impl Server {
                 }
             }
             let bytes = [&connection.bytes[..]];
-            match self.lane.write(now, connection.id, bytes.into_iter()).result {
+            match self.lane.write(now, connection.id, bytes.into_iter(), false).result {
                 Ok(count) => drop(connection.bytes.drain(..count)),
                 Err(heddle_tcp::Error::WouldBlock) => return,
                 Err(_) => break,
