@@ -5,7 +5,6 @@ use crate::task::{Liveness, Scheduler};
 use crate::worker::{Remote, Worker};
 use heddle_core::{Ns, Resched};
 use std::os::fd::RawFd;
-use std::ptr::NonNull;
 
 /// What the runtime's own threads ask for, in addition to what tasks ask ([`Scheduler`]). Preemption is off in all
 /// calls.
@@ -52,30 +51,20 @@ pub(crate) fn engine_of(sched: &'static dyn Scheduler) -> &'static dyn Engine {
 
 /// A runtime that may have been dropped.
 #[derive(Clone, Copy)]
-pub(crate) struct WeakRuntime {
-    liveness: &'static Liveness,
-    engine: NonNull<dyn Engine>,
-}
-
-// SAFETY: threads may share an engine, and it is reached only while it is held open.
-unsafe impl Send for WeakRuntime {}
-// SAFETY: as above.
-unsafe impl Sync for WeakRuntime {}
+pub(crate) struct WeakRuntime(&'static Liveness);
 
 impl WeakRuntime {
     pub(crate) fn new(engine: &'static dyn Engine) -> WeakRuntime {
-        WeakRuntime { liveness: engine.liveness(), engine: NonNull::from(engine) }
+        WeakRuntime(engine.liveness())
     }
 
     /// Stops polling a descriptor, which is still open.
     pub(crate) fn remove_source(self, fd: RawFd) {
-        // SAFETY: the runtime, which is this engine, is held open.
-        self.liveness.with(|_| unsafe { self.engine.as_ref() }.core().inputs.poller.remove(fd));
+        self.with(|core| core.inputs.poller.remove(fd));
     }
 
     /// Runs `f` on the runtime's state if it still exists. `f` must not panic.
     pub(crate) fn with<R>(self, f: impl FnOnce(&Core) -> R) -> Option<R> {
-        // SAFETY: as above.
-        self.liveness.with(|_| f(unsafe { self.engine.as_ref() }.core()))
+        self.0.with(|sched| f(engine_of(sched).core()))
     }
 }

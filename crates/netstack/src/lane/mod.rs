@@ -385,6 +385,15 @@ impl<W: Wire> Lane<W> {
         self.inner.lock().stack().nodelay(id)
     }
 
+    /// Returns this end and the other: as [`Stack::local_addr`] and [`Stack::remote_addr`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn ends(&self, id: ConnectionId) -> Result<(SocketAddr, SocketAddr), Error> {
+        let mut inner = self.inner.lock();
+        Ok((inner.stack().local_addr(id)?, inner.stack().remote_addr(id)?))
+    }
+
     /// As [`Stack::take_error`].
     pub fn take_error(&self, id: ConnectionId) -> Option<Error> {
         self.inner.lock().stack().take_error(id).ok().flatten()

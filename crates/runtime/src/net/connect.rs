@@ -76,8 +76,6 @@ impl Attempt {
         let _guard = NoPreempt::new();
         let lane = lanes::own_of(net);
         let id = result_of(*runtime, net.connect(clock::now(), lane, local, *remote, mtu)?);
-        let ends = (local, *remote);
-        let by_lane = Connection::new((net, *runtime), (lane, id), ends, Some(port));
-        Ok(StreamIo::by_lane(by_lane))
+        Ok(StreamIo::by_lane(Connection::outgoing((net, *runtime), (lane, id), port)))
     }
 }

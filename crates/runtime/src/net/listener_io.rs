@@ -14,7 +14,6 @@ use crate::preempt::NoPreempt;
 use heddle_netstack::connect::Listening;
 use heddle_netstack::lane::Token;
 use heddle_netstack::net::Net;
-use heddle_netstack::udp::as_seen_by;
 use heddle_sys::{clock, socket};
 use std::fmt;
 use std::io;
@@ -126,10 +125,10 @@ impl ByLanes {
             }
         };
         if let Some((lane, accepted)) = accepted {
-            let seen = |addr| as_seen_by(*local, addr);
-            let ends = (seen(accepted.local), seen(accepted.remote));
-            let connection = Connection::new((net, self.runtime), (lane, accepted.id), ends, None);
-            return Ok((StreamIo::by_lane(connection), ends.1));
+            let id = (lane, accepted.id);
+            let connection = Connection::accepted((net, self.runtime), id, *local);
+            let peer = connection.seen(accepted.remote);
+            return Ok((StreamIo::by_lane(connection), peer));
         }
         self.source.ask_kernel(|| accept(kernel))
     }

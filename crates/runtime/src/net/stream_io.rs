@@ -19,7 +19,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A TCP connection: what `net::TcpStream` waits for.
@@ -39,23 +39,47 @@ pub(super) struct Connection {
     runtime: WeakRuntime,
     lane: usize,
     id: ConnectionId,
-    local: SocketAddr,
-    remote: SocketAddr,
     /// The socket of the kernel that has the port of an outgoing connection.
-    port: Mutex<Option<OwnedFd>>,
+    port: Option<OwnedFd>,
+    /// Its listener is one of IPv6, which shows IPv4 addresses as mapped.
+    is_mapped: bool,
 }
 
 impl Connection {
-    /// Returns the connection `id` of `lane`, from `local` to `remote`. The kernel's socket `port` has the port of an
-    /// outgoing one.
-    pub(super) fn new(
+    /// Returns the connection `id` of `lane`, which a listener on `listening` has accepted.
+    pub(super) fn accepted(
         (net, runtime): (&Arc<Net>, WeakRuntime),
         (lane, id): (usize, ConnectionId),
-        (local, remote): (SocketAddr, SocketAddr),
-        port: Option<OwnedFd>,
+        listening: SocketAddr,
     ) -> Connection {
-        let (net, port) = (Arc::clone(net), Mutex::new(port));
-        Connection { net, runtime, lane, id, local, remote, port }
+        let is_mapped = listening.is_ipv6();
+        Connection { net: Arc::clone(net), runtime, lane, id, port: None, is_mapped }
+    }
+
+    /// Returns the outgoing connection `id` of `lane`, whose port the kernel's socket `port` has.
+    pub(super) fn outgoing(
+        (net, runtime): (&Arc<Net>, WeakRuntime),
+        (lane, id): (usize, ConnectionId),
+        port: OwnedFd,
+    ) -> Connection {
+        let net = Arc::clone(net);
+        Connection { net, runtime, lane, id, port: Some(port), is_mapped: false }
+    }
+
+    /// Returns this end and the other. The lane has them, as long as there is a handle.
+    fn ends(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        lanes::check(&self.net)?;
+        let _guard = NoPreempt::new();
+        let (local, remote) = self.lane().ends(self.id).map_err(error)?;
+        Ok((self.seen(local), self.seen(remote)))
+    }
+
+    /// Returns `addr` as the program is shown it.
+    pub(super) fn seen(&self, addr: SocketAddr) -> SocketAddr {
+        match addr {
+            SocketAddr::V4(v4) if self.is_mapped => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+            _ => addr,
+        }
     }
 
     fn lane(&self) -> &Lane<XskWire> {
@@ -90,11 +114,12 @@ impl Drop for Connection {
         if !self.net.is_ours() {
             return;
         }
+        // The lane forgets them with the connection.
+        let outgoing = self.port.take().and_then(|port| Some((port, self.ends().ok()?)));
         self.call(|lane, now| lane.close(now, self.id, false));
-        let port = self.port.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(port) = port {
+        if let Some((port, ends)) = outgoing {
             let _guard = NoPreempt::new();
-            self.net.retire_outgoing(self.lane, (self.local, self.remote), port);
+            self.net.retire_outgoing(self.lane, ends, port);
         }
     }
 }
@@ -186,14 +211,14 @@ impl StreamIo {
     pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             StreamIo::Kernel(stream) => stream.local_addr(),
-            StreamIo::Lane(LaneStream(connection)) => Ok(connection.local),
+            StreamIo::Lane(LaneStream(connection)) => Ok(connection.ends()?.0),
         }
     }
 
     pub(super) fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {
             StreamIo::Kernel(stream) => stream.peer_addr(),
-            StreamIo::Lane(LaneStream(connection)) => Ok(connection.remote),
+            StreamIo::Lane(LaneStream(connection)) => Ok(connection.ends()?.1),
         }
     }
 
@@ -392,12 +417,13 @@ impl fmt::Debug for StreamIo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StreamIo::Kernel(stream) => stream.fmt(f),
-            StreamIo::Lane(LaneStream(connection)) => f
-                .debug_struct("TcpStream")
-                .field("addr", &connection.local)
-                .field("peer", &connection.remote)
-                .field("lane", &connection.lane)
-                .finish(),
+            StreamIo::Lane(LaneStream(connection)) => {
+                let mut debug = f.debug_struct("TcpStream");
+                if let Ok((local, remote)) = connection.ends() {
+                    debug.field("addr", &local).field("peer", &remote);
+                }
+                debug.field("lane", &connection.lane).finish()
+            }
         }
     }
 }
