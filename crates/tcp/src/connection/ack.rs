@@ -67,13 +67,16 @@ impl Connection {
             delivery = self.advance(header.ack, &arrival, cx);
             if !self.sack {
                 // Duplicate acknowledgements have counted a segment each already.
-                let counted = u32::from(self.recovery.dup_acks) * u32::from(self.send.mss);
+                let counted = u32::from(self.send.board.dup_acks()) * u32::from(self.send.mss);
                 delivery.delivered = delivery.delivered.saturating_sub(counted);
             }
         }
         self.take_sacks(header, &arrival, &mut delivery);
         if let Some(rtt) = delivery.rtt {
             self.send.rtt.sample(rtt);
+        }
+        if delivery.is_reordered {
+            self.reordering.seen();
         }
         self.payload_acknowledged(delivery.largest);
         self.probe_acknowledged(has_duplicate, cx);
@@ -84,7 +87,8 @@ impl Connection {
             self.set_alarm(cx);
         } else if !self.sack && !is_update && !self.send.board.is_empty() {
             // A duplicate acknowledgement (RFC 5681, section 2).
-            self.recovery.dup_acks = self.recovery.dup_acks.saturating_add(1);
+            let count = self.send.board.dup_acks().saturating_add(1);
+            self.send.board.set_dup_acks(count);
             delivery.delivered = u32::from(self.send.mss);
         } else if self.send.board.is_empty() {
             return self.window_answered();
@@ -124,7 +128,7 @@ impl Connection {
 
     /// Drops what is acknowledged.
     fn advance(&mut self, ack: Seq, arrival: &Arrival, cx: &mut Context<'_>) -> Delivery {
-        let delivery = self.send.board.acknowledge(ack, &mut self.rack, arrival);
+        let delivery = self.send.board.acknowledge(ack, arrival);
         let count = ack - self.send.una;
         let is_fin_acked = self.send.fin == Fin::Sent && ack == self.send.nxt;
         let bytes = count - u32::from(is_fin_acked);
@@ -156,10 +160,7 @@ impl Connection {
             let is_valid =
                 block.0.is_before(block.1) && block.0.is_after(una) && !block.1.is_after(nxt);
             if is_valid {
-                let more = self.send.board.sack(block, &mut self.rack, arrival);
-                delivery.delivered += more.delivered;
-                delivery.rtt = delivery.rtt.or(more.rtt);
-                delivery.largest = delivery.largest.max(more.largest);
+                delivery.add(&self.send.board.sack(block, arrival));
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::congestion::Window;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::id::ConnectionId;
-use crate::scoreboard::Rack;
+use crate::scoreboard::Reordering;
 use crate::seq::Seq;
 use crate::state::State;
 use crate::wire::TIMESTAMPS;
@@ -91,7 +91,7 @@ pub struct Connection {
     pub timers: timers::Timers,
     // What follows is used when something goes wrong, or seldom.
     pub recovery: recovery::Recovery,
-    pub rack: Rack,
+    reordering: Reordering,
     sack: bool,
     close_reset: bool,
     pub error: Option<Error>,
@@ -160,7 +160,7 @@ impl Connection {
             receive: Receiver::new(),
             timers: timers::Timers::new(),
             recovery: recovery::Recovery::new(),
-            rack: Rack::new(iss),
+            reordering: Reordering::new(iss),
             sack: false,
             close_reset: false,
             error: None,
@@ -192,7 +192,7 @@ impl Connection {
         receive.has_timestamps = agreed.timestamp.is_some();
         receive.note_timestamp(agreed.timestamp.unwrap_or(0), cx.now);
         self.sack = agreed.sack;
-        self.rack = Rack::new(send.una);
+        self.reordering = Reordering::new(send.una);
         self.timers.start(cx.now);
         self.timers.heard(cx.now);
     }

@@ -123,13 +123,13 @@ impl Connection {
 
     /// After silence the window starts again (RFC 5681, section 4.1).
     fn restart_after_idle(&mut self, cx: &Context<'_>) {
-        if self.send.board.is_empty() && self.recovery.last_sent + self.timeout(cx) < cx.now {
+        // The silence is counted from the last acknowledgement, a round trip after what was sent last.
+        if self.send.board.is_empty() && self.timers.progress_at() + self.timeout(cx) < cx.now {
             let initial = u32::from(self.send.mss) * u32::from(cx.config.initial_window);
-            if self.recovery.phase == Phase::Open && cx.config.restart_after_idle {
+            if self.recovery.phase() == Phase::Open && cx.config.restart_after_idle {
                 self.send.congestion.restart(initial);
             }
         }
-        self.recovery.last_sent = cx.now;
     }
 
     /// Sends the segment `index` of the scoreboard again.
@@ -153,7 +153,6 @@ impl Connection {
         }
         self.send.board.retransmitted(index, cx.now);
         self.recovery.retransmitted(&sent);
-        self.recovery.last_sent = cx.now;
         self.count_retransmit(cx);
         if self.timers.alarm == Alarm::Off {
             self.set_alarm(cx);
@@ -164,7 +163,7 @@ impl Connection {
     fn count_retransmit(&mut self, cx: &mut Context<'_>) {
         self.retransmits += 1;
         cx.counters.retransmits += 1;
-        match self.recovery.phase {
+        match self.recovery.phase() {
             Phase::Recovery => cx.counters.fast_retransmits += 1,
             Phase::Loss => cx.counters.timeout_retransmits += 1,
             Phase::Open => {}

@@ -18,23 +18,14 @@ pub enum Phase {
     Loss,
 }
 
-/// Recovery's state.
+/// What is known of the present phase; nothing while it is [`Phase::Open`].
 #[derive(Debug)]
-pub struct Recovery {
-    pub phase: Phase,
-    /// What is known of the present phase; `None` while it is [`Phase::Open`].
-    episode: Option<Box<Episode>>,
-    /// The end of the data in flight when a tail loss probe was sent, and whether it was sent again.
-    pub probe: Option<(Seq, bool)>,
-    /// Duplicate acknowledgements, without SACK.
-    pub dup_acks: u16,
-    /// When data was sent last.
-    pub last_sent: Ns,
-}
+pub struct Recovery(Option<Box<Episode>>);
 
 /// One recovery, or one after the other without a pause.
 #[derive(Debug)]
 struct Episode {
+    phase: Phase,
     /// It ends when all before this is acknowledged.
     high: Seq,
     /// Proportional rate reduction (RFC 6937): bytes delivered and sent in this recovery, and in flight when it began.
@@ -55,34 +46,37 @@ const DUP_THRESHOLD: usize = 3;
 
 impl Recovery {
     pub const fn new() -> Recovery {
-        let (phase, last_sent) = (Phase::Open, Ns::ZERO);
-        Recovery { phase, episode: None, probe: None, dup_acks: 0, last_sent }
+        Recovery(None)
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.0.as_ref().map_or(Phase::Open, |episode| episode.phase)
     }
 
     /// Counts what is sent during recovery.
     pub fn sent(&mut self, length: u32) {
-        if let Some(episode) = &mut self.episode {
+        if let Some(episode) = &mut self.0 {
             episode.out = episode.out.saturating_add(length);
         }
     }
 
     pub fn retransmitted(&mut self, sent: &Sent) {
         self.sent(u32::from(sent.length));
-        if let Some(episode) = &mut self.episode {
+        if let Some(episode) = &mut self.0 {
             episode.again = episode.again.saturating_add(1);
         }
     }
 
     /// Whether all that was in flight when the phase began is acknowledged.
     fn is_over(&self, una: Seq) -> bool {
-        self.episode.as_ref().is_some_and(|episode| !una.is_before(episode.high))
+        self.0.as_ref().is_some_and(|episode| !una.is_before(episode.high))
     }
 }
 
 impl Connection {
     /// Bytes in the network. Without SACK each duplicate acknowledgement says that a segment has left it.
     pub(super) fn pipe(&self) -> u32 {
-        let left = u32::from(self.recovery.dup_acks) * u32::from(self.send.mss);
+        let left = u32::from(self.send.board.dup_acks()) * u32::from(self.send.mss);
         self.send.board.in_flight().saturating_sub(left)
     }
 
@@ -99,10 +93,10 @@ impl Connection {
         }
         let lost =
             if self.sack { self.detect(arrival.now) } else { self.count_duplicates(advanced) };
-        if lost > 0 && self.recovery.phase == Phase::Open {
+        if lost > 0 && self.recovery.phase() == Phase::Open {
             self.enter_recovery(cx);
         }
-        match self.recovery.phase {
+        match self.recovery.phase() {
             Phase::Recovery => self.reduce_rate(delivery.delivered, advanced && lost == 0),
             // What is SACKed leaves the network, but does not open the window (RFC 5681, section 3.2).
             Phase::Open | Phase::Loss if advanced => self.grow(delivery.delivered, arrival.now),
@@ -122,24 +116,23 @@ impl Connection {
     }
 
     fn leave_phase(&mut self) {
-        if self.recovery.phase == Phase::Recovery {
+        if self.recovery.phase() == Phase::Recovery {
             self.send.congestion.cwnd = self.send.congestion.ssthresh;
-            self.rack.recovered();
+            self.reordering.recovered();
         } else {
             self.retry_full_segments();
         }
-        self.recovery.phase = Phase::Open;
-        self.recovery.dup_acks = 0;
-        self.recovery.episode = None;
+        self.recovery = Recovery::new();
+        self.send.board.set_dup_acks(0);
     }
 
     /// Looks for lost segments by RACK; returns how many bytes are newly lost.
     fn detect(&mut self, now: Ns) -> u32 {
-        if !self.send.board.needs_detection() && self.recovery.phase == Phase::Open {
+        if !self.send.board.needs_detection() && self.recovery.phase() == Phase::Open {
             return 0;
         }
         let window = self.reordering_window();
-        let (lost, wait) = self.send.board.detect(&self.rack, now, window);
+        let (lost, wait) = self.send.board.detect(now, window);
         if let Some(wait) = wait {
             self.timers.set_alarm(Alarm::Reordering, now + wait.max(Ns(1)));
         }
@@ -148,18 +141,18 @@ impl Connection {
 
     fn reordering_window(&self) -> Ns {
         let is_recovering =
-            self.recovery.phase != Phase::Open || self.send.board.sacked() >= DUP_THRESHOLD;
+            self.recovery.phase() != Phase::Open || self.send.board.sacked() >= DUP_THRESHOLD;
         let srtt = self.send.rtt.smoothed().unwrap_or(Ns::ZERO);
-        self.rack.window(is_recovering, self.send.rtt.min(), srtt)
+        self.reordering.window(is_recovering, self.send.rtt.min(), srtt)
     }
 
     /// The reordering window of a segment is over.
     pub(super) fn reordering_timeout(&mut self, cx: &mut Context<'_>) {
         let lost = self.detect(cx.now);
-        if lost > 0 && self.recovery.phase == Phase::Open {
+        if lost > 0 && self.recovery.phase() == Phase::Open {
             self.enter_recovery(cx);
         }
-        if self.recovery.phase == Phase::Recovery {
+        if self.recovery.phase() == Phase::Recovery {
             self.reduce_rate(0, false);
         }
         if self.timers.alarm == Alarm::Off {
@@ -169,22 +162,22 @@ impl Connection {
 
     /// Fast retransmit and partial acknowledgements without SACK (RFC 6582, section 3.2).
     fn count_duplicates(&mut self, advanced: bool) -> u32 {
-        let recovery = &mut self.recovery;
-        let is_lost = match (recovery.phase, advanced) {
+        let board = &mut self.send.board;
+        let is_lost = match (self.recovery.phase(), advanced) {
             (Phase::Recovery, true) => {
-                recovery.dup_acks = recovery.dup_acks.saturating_sub(1);
+                board.set_dup_acks(board.dup_acks().saturating_sub(1));
                 true
             }
             (Phase::Open, true) => {
-                recovery.dup_acks = 0;
+                board.set_dup_acks(0);
                 false
             }
-            (Phase::Open, false) => usize::from(recovery.dup_acks) >= DUP_THRESHOLD,
+            (Phase::Open, false) => usize::from(board.dup_acks()) >= DUP_THRESHOLD,
             _ => false,
         };
-        match self.send.board.first().copied() {
+        match board.first().copied() {
             Some(first) if is_lost && first.is_in_flight() && !first.is_retransmitted() => {
-                self.send.board.mark_lost(0);
+                board.mark_lost(0);
                 u32::from(first.length)
             }
             _ => 0,
@@ -201,21 +194,29 @@ impl Connection {
         let (flight, mss) = (self.send.nxt - self.send.una, u32::from(self.send.mss));
         let (congestion, recovery) = (&mut self.send.congestion, &mut self.recovery);
         let now = (congestion.cwnd, congestion.ssthresh);
-        let prior = recovery.episode.as_ref().map_or(now, |episode| episode.prior);
+        let prior = recovery.0.as_ref().map_or(now, |episode| episode.prior);
         congestion.reduce(flight, mss);
         let (high, flight) = (self.send.nxt, flight.max(1));
         let (delivered, out, again, unnecessary) = (0, 0, 0, 0);
-        let episode =
-            Episode { high, delivered, out, flight, prior, first_retransmit, again, unnecessary };
-        recovery.episode = Some(Box::new(episode));
-        (recovery.phase, recovery.probe) = (phase, None);
+        recovery.0 = Some(Box::new(Episode {
+            phase,
+            high,
+            delivered,
+            out,
+            flight,
+            prior,
+            first_retransmit,
+            again,
+            unnecessary,
+        }));
+        self.send.board.set_probe(None);
     }
 
     /// Proportional rate reduction: as much leaves the window as arrives (RFC 6937, section 3).
     fn reduce_rate(&mut self, delivered: u32, is_safe: bool) {
         let (pipe, mss) = (self.pipe(), u32::from(self.send.mss));
         let congestion = &mut self.send.congestion;
-        let Some(recovery) = &mut self.recovery.episode else { return };
+        let Some(recovery) = &mut self.recovery.0 else { return };
         recovery.delivered = recovery.delivered.saturating_add(delivered);
         let budget = if pipe > congestion.ssthresh {
             let share = u64::from(recovery.delivered) * u64::from(congestion.ssthresh);
@@ -245,24 +246,22 @@ impl Connection {
         self.detect_black_hole(&first, cx);
         self.enter_loss(cx);
         self.timers.backoff = self.timers.backoff.saturating_add(1);
-        let (rack, has_sack) = (self.rack, self.sack);
         let window = self.reordering_window();
-        let is_lost =
-            |index, sent: &Sent| index == 0 || !has_sack || rack.is_overdue(sent, cx.now, window);
-        self.send.board.mark_lost_if(is_lost);
-        self.recovery.dup_acks = 0;
+        let srtt = self.send.rtt.smoothed().unwrap_or(Ns::ZERO);
+        self.send.board.time_out(!self.sack, cx.now, window, srtt);
+        self.send.board.set_dup_acks(0);
         // Exactly one segment goes, even if others are still taken to be in flight.
         self.send.congestion.cwnd = self.pipe() + u32::from(self.send.mss);
         self.set_alarm(cx);
     }
 
     fn enter_loss(&mut self, cx: &Context<'_>) {
-        if self.recovery.phase != Phase::Loss || self.timers.backoff == 0 {
+        if self.recovery.phase() != Phase::Loss || self.timers.backoff == 0 {
             self.begin(Phase::Loss, Some(cx.now));
-        } else if let Some(episode) = &mut self.recovery.episode {
+        } else if let Some(episode) = &mut self.recovery.0 {
             episode.high = self.send.nxt;
         }
-        self.recovery.probe = None;
+        self.send.board.set_probe(None);
     }
 
     /// Undoes the reaction to a loss that was none: the acknowledgement answers the original (Eifel, RFC 3522 and
@@ -273,7 +272,7 @@ impl Connection {
         has_duplicate: bool,
         cx: &mut Context<'_>,
     ) {
-        let Some(episode) = &self.recovery.episode else { return };
+        let Some(episode) = &self.recovery.0 else { return };
         let Episode { prior, again, unnecessary, first_retransmit, .. } = **episode;
         let is_original = |at: Ns| arrival.echo_before.is_some_and(|before| before <= at);
         let by_time = first_retransmit.is_some_and(is_original);
@@ -281,7 +280,7 @@ impl Connection {
         if !by_time && !by_duplicates {
             return;
         }
-        match self.recovery.phase {
+        match self.recovery.phase() {
             Phase::Loss => cx.counters.spurious_timeouts += 1,
             _ => cx.counters.spurious_recoveries += 1,
         }
@@ -295,8 +294,8 @@ impl Connection {
     /// A D-SACK: a retransmission was unnecessary.
     pub(super) fn duplicate_reported(&mut self, cx: &mut Context<'_>) {
         cx.counters.dsacks_in += 1;
-        self.rack.duplicate(self.send.una, self.send.nxt);
-        if let Some(episode) = &mut self.recovery.episode {
+        self.reordering.duplicate(self.send.una, self.send.nxt);
+        if let Some(episode) = &mut self.recovery.0 {
             episode.unnecessary = episode.unnecessary.saturating_add(1);
         }
     }
@@ -310,20 +309,20 @@ impl Connection {
         let is_sent = is_new || last.is_some_and(|last| self.retransmit(last, cx, out));
         if is_sent {
             cx.counters.tail_probes += 1;
-            self.recovery.probe = Some((end, !is_new));
+            self.send.board.set_probe(Some((end, !is_new)));
         }
         self.timers.set_alarm(Alarm::Timeout, cx.now + self.timeout(cx));
     }
 
     /// Learns from an acknowledgement of a tail loss probe whether it repaired a loss (RFC 8985, section 7.4).
     pub(super) fn probe_acknowledged(&mut self, has_duplicate: bool, cx: &mut Context<'_>) {
-        let Some((end, is_again)) = self.recovery.probe else { return };
+        let Some((end, is_again)) = self.send.board.probe() else { return };
         if self.send.una.is_before(end) {
             return;
         }
-        self.recovery.probe = None;
+        self.send.board.set_probe(None);
         let repaired = is_again && !has_duplicate && self.send.una.is_after(end);
-        if repaired && self.recovery.phase == Phase::Open {
+        if repaired && self.recovery.phase() == Phase::Open {
             let flight = self.send.nxt - self.send.una;
             cx.counters.recoveries += 1;
             self.send.congestion.reduce(flight, u32::from(self.send.mss));

@@ -96,6 +96,11 @@ impl Timers {
         self.backoff = 0;
     }
 
+    /// When something was acknowledged last, or sent after everything was.
+    pub fn progress_at(&self) -> Ns {
+        self.progress_at
+    }
+
     pub fn heard(&mut self, now: Ns) {
         self.heard_at = now;
         self.probes = 0;
@@ -137,7 +142,7 @@ impl Connection {
     fn probe_timeout(&self, cx: &Context<'_>) -> Option<Ns> {
         let srtt = self.send.rtt.smoothed()?;
         let board = &self.send.board;
-        let is_open = self.recovery.phase == Phase::Open && self.recovery.probe.is_none();
+        let is_open = self.recovery.phase() == Phase::Open && board.probe().is_none();
         if !self.sack || !is_open || board.sacked() > 0 || self.timers.backoff > 0 {
             return None;
         }

@@ -1,13 +1,15 @@
 //! The segments in flight, what the other end has of them, and which are lost (RFC 2018, 6675, 8985).
 
+mod flight;
 mod rack;
 mod sent;
 
 use crate::seq::Seq;
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
+use flight::Flight;
 use heddle_core::Ns;
 
-pub use rack::Rack;
+pub use rack::Reordering;
 pub use sent::Sent;
 
 /// What an acknowledgement brought to light.
@@ -20,6 +22,18 @@ pub struct Delivery {
     pub rtt: Option<Ns>,
     /// The largest payload among these.
     pub largest: u16,
+    /// One of these arrived after one with a higher number, and was sent once.
+    pub is_reordered: bool,
+}
+
+impl Delivery {
+    /// Adds what another part of the acknowledgement brought to light.
+    pub fn add(&mut self, more: &Delivery) {
+        self.delivered += more.delivered;
+        self.rtt = self.rtt.or(more.rtt);
+        self.largest = self.largest.max(more.largest);
+        self.is_reordered |= more.is_reordered;
+    }
 }
 
 /// What RACK needs to know besides: the time, the smallest round trip, and the timestamp echo if there was one.
@@ -37,255 +51,137 @@ impl Arrival {
     }
 }
 
-/// Segments in the order of their numbers, without gaps.
+/// Segments in the order of their numbers, without gaps. When [`trim`](Self::trim) finds none, it has no memory.
 #[derive(Debug)]
-pub struct Scoreboard {
-    queue: VecDeque<Sent>,
-    /// Sequence numbers in the network: neither SACKed nor lost (the pipe of RFC 6675).
-    in_flight: u32,
-    /// Segments that are SACKed, and that are lost and not sent again.
-    sacked: u16,
-    lost: u16,
-    /// No segment before this one is lost.
-    hint: u32,
-}
+pub struct Scoreboard(Option<Box<Flight>>);
 
 impl Scoreboard {
     pub const fn new() -> Scoreboard {
-        Scoreboard { queue: VecDeque::new(), in_flight: 0, sacked: 0, lost: 0, hint: 0 }
+        Scoreboard(None)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.len() == 0
     }
 
     /// Segments that are not acknowledged.
     pub fn len(&self) -> usize {
-        self.queue.len()
+        self.0.as_ref().map_or(0, |flight| flight.queue.len())
     }
 
     /// Sequence numbers in the network.
     pub fn in_flight(&self) -> u32 {
-        self.in_flight
+        self.0.as_ref().map_or(0, |flight| flight.in_flight)
     }
 
     pub fn sacked(&self) -> usize {
-        usize::from(self.sacked)
-    }
-
-    pub fn lost(&self) -> usize {
-        usize::from(self.lost)
+        self.0.as_ref().map_or(0, |flight| usize::from(flight.sacked))
     }
 
     /// The first segment, which is the oldest.
     pub fn first(&self) -> Option<&Sent> {
-        self.queue.front()
+        self.get(0)
     }
 
     pub fn get(&self, index: usize) -> Option<&Sent> {
-        self.queue.get(index)
+        self.0.as_ref()?.queue.get(index)
     }
 
     /// Whether a segment is SACKed or was sent again, so that RACK must look.
     pub fn needs_detection(&self) -> bool {
-        self.sacked > 0 || self.lost > 0
+        self.0.as_ref().is_some_and(|flight| flight.sacked > 0 || flight.lost > 0)
+    }
+
+    /// The end of the data in flight when a tail loss probe was sent, and whether it was sent again.
+    pub fn probe(&self) -> Option<(Seq, bool)> {
+        self.0.as_ref()?.probe
+    }
+
+    pub fn set_probe(&mut self, probe: Option<(Seq, bool)>) {
+        self.0.iter_mut().for_each(|flight| flight.probe = probe);
+    }
+
+    /// Duplicate acknowledgements, without SACK.
+    pub fn dup_acks(&self) -> u16 {
+        self.0.as_ref().map_or(0, |flight| flight.dup_acks)
+    }
+
+    pub fn set_dup_acks(&mut self, count: u16) {
+        self.0.iter_mut().for_each(|flight| flight.dup_acks = count);
     }
 
     /// Adds a segment that was sent.
     pub fn push(&mut self, sent: Sent) {
-        self.in_flight += u32::from(sent.length);
-        self.queue.push_back(sent);
+        self.0.get_or_insert_with(|| Box::new(Flight::new(sent.seq))).push(sent);
     }
 
     /// Drops all segments before `ack`.
-    pub fn acknowledge(&mut self, ack: Seq, rack: &mut Rack, arrival: &Arrival) -> Delivery {
-        let (mut delivery, mut has_retransmitted) = (Delivery::default(), false);
-        while let Some(first) = self.queue.front_mut() {
-            if first.end().is_after(ack) {
-                self.acknowledge_part(ack, &mut delivery);
-                break;
-            }
-            let sent = *first;
-            self.queue.pop_front();
-            self.hint = self.hint.saturating_sub(1);
-            self.forget(&sent);
-            has_retransmitted |= sent.is_retransmitted();
-            Self::deliver(&sent, rack, arrival, &mut delivery);
-        }
-        delivery.rtt = delivery.rtt.filter(|_| !has_retransmitted);
-        delivery
-    }
-
-    /// The other end acknowledged a part of the first segment: it was split on the way.
-    fn acknowledge_part(&mut self, ack: Seq, delivery: &mut Delivery) {
-        let Some(first) = self.queue.front_mut().filter(|first| ack.is_after(first.seq)) else {
-            return;
-        };
-        let count = ack - first.seq;
-        (first.seq, first.length) = (ack, first.length - count as u16);
-        if first.is_in_flight() {
-            self.in_flight -= count;
-        }
-        delivery.delivered += count;
-    }
-
-    fn forget(&mut self, sent: &Sent) {
-        if sent.is_in_flight() {
-            self.in_flight -= u32::from(sent.length);
-        }
-        self.sacked -= u16::from(sent.is_sacked());
-        self.lost -= u16::from(sent.is_lost());
-    }
-
-    fn deliver(sent: &Sent, rack: &mut Rack, arrival: &Arrival, delivery: &mut Delivery) {
-        if sent.is_sacked() {
-            return;
-        }
-        delivery.delivered += u32::from(sent.length);
-        delivery.largest = delivery.largest.max(sent.payload() as u16);
-        if !sent.is_retransmitted() && delivery.rtt.is_none() {
-            delivery.rtt = Some(arrival.now - sent.at);
-        }
-        rack.delivered(sent, arrival.now, arrival.min_rtt, arrival.is_echo_older(sent));
+    pub fn acknowledge(&mut self, ack: Seq, arrival: &Arrival) -> Delivery {
+        self.0.as_mut().map_or_else(Delivery::default, |flight| flight.acknowledge(ack, arrival))
     }
 
     /// Marks the segments within `block` as arrived (RFC 2018, section 5.1; RFC 6675, `Update`).
-    pub fn sack(&mut self, block: (Seq, Seq), rack: &mut Rack, arrival: &Arrival) -> Delivery {
-        let mut delivery = Delivery::default();
-        let start = self.queue.partition_point(|sent| sent.seq.is_before(block.0));
-        for index in start..self.queue.len() {
-            let sent = self.queue[index];
-            if sent.end().is_after(block.1) {
-                break;
-            }
-            if sent.is_sacked() {
-                continue;
-            }
-            self.forget(&sent);
-            self.sacked += 1;
-            self.queue[index].set_sacked(true);
-            Self::deliver(&sent, rack, arrival, &mut delivery);
-        }
-        delivery
+    pub fn sack(&mut self, block: (Seq, Seq), arrival: &Arrival) -> Delivery {
+        self.0.as_mut().map_or_else(Delivery::default, |flight| flight.sack(block, arrival))
     }
 
     /// Marks the segment at `index` as lost.
     pub fn mark_lost(&mut self, index: usize) {
-        let sent = &mut self.queue[index];
-        if sent.is_in_flight() {
-            sent.set_lost(true);
-            self.in_flight -= u32::from(sent.length);
-            self.lost += 1;
-            self.hint = self.hint.min(index as u32);
-        }
+        self.0.iter_mut().for_each(|flight| flight.mark_lost(index));
     }
 
     /// Marks what RACK takes to be lost. Returns how many sequence numbers, and how long until more may be.
-    pub fn detect(&mut self, rack: &Rack, now: Ns, window: Ns) -> (u32, Option<Ns>) {
-        let (mut lost, mut wait) = (0, None);
-        for index in 0..self.queue.len() {
-            let sent = self.queue[index];
-            if !sent.is_in_flight() {
-                continue;
-            }
-            match rack.remaining(&sent, now, window) {
-                Some(Ns::ZERO) => {
-                    self.mark_lost(index);
-                    lost += u32::from(sent.length);
-                }
-                Some(remaining) => wait = wait.max(Some(remaining)),
-                None => {}
-            }
-        }
-        (lost, wait)
+    pub fn detect(&mut self, now: Ns, window: Ns) -> (u32, Option<Ns>) {
+        self.0.as_mut().map_or((0, None), |flight| flight.detect(now, window))
     }
 
     /// Marks the segments in flight as lost for which `is_lost` holds, given their place and themselves.
     pub fn mark_lost_if(&mut self, is_lost: impl Fn(usize, &Sent) -> bool) {
-        for index in 0..self.queue.len() {
-            if is_lost(index, &self.queue[index]) {
-                self.mark_lost(index);
-            }
-        }
+        self.0.iter_mut().for_each(|flight| flight.mark_lost_if(&is_lost));
+    }
+
+    /// Marks what is lost if a timeout says that anything is; all of it without SACK (`is_all`).
+    pub fn time_out(&mut self, is_all: bool, now: Ns, window: Ns, srtt: Ns) {
+        self.0.iter_mut().for_each(|flight| flight.time_out(is_all, now, window, srtt));
     }
 
     /// Forgets what SACKs said: the other end may have dropped what it had (RFC 2018, section 8).
     pub fn renege(&mut self) {
-        for sent in &mut self.queue {
-            if sent.is_sacked() {
-                sent.set_sacked(false);
-                self.in_flight += u32::from(sent.length);
-            }
-        }
-        self.sacked = 0;
+        self.0.iter_mut().for_each(|flight| flight.renege());
     }
 
     /// Takes back that segments are lost.
     pub fn undo(&mut self) {
-        for sent in &mut self.queue {
-            if sent.is_lost() {
-                sent.set_lost(false);
-                self.in_flight += u32::from(sent.length);
-            }
-        }
-        self.lost = 0;
+        self.0.iter_mut().for_each(|flight| flight.undo());
     }
 
     /// The first lost segment that was not sent again.
     pub fn next_lost(&mut self) -> Option<usize> {
-        if self.lost == 0 {
-            self.hint = u32::MAX;
-            return None;
-        }
-        let start = (self.hint as usize).min(self.queue.len());
-        let found = self.queue.range(start..).position(Sent::is_lost).map(|ahead| start + ahead);
-        self.hint = found.unwrap_or(0) as u32;
-        found
+        self.0.as_mut()?.next_lost()
     }
 
     /// The segment at `index` was sent again.
     pub fn retransmitted(&mut self, index: usize, now: Ns) {
-        let sent = &mut self.queue[index];
-        if sent.is_lost() {
-            sent.set_lost(false);
-            self.lost -= 1;
-            self.in_flight += u32::from(sent.length);
-        }
-        sent.at = now;
-        sent.retransmits = sent.retransmits.saturating_add(1);
+        self.0.iter_mut().for_each(|flight| flight.retransmitted(index, now));
     }
 
     /// Cuts the segment at `index` after `length` bytes: segments must be smaller now.
     pub fn split(&mut self, index: usize, length: u16) {
-        let rest = self.queue[index].split(length);
-        self.sacked += u16::from(rest.is_sacked());
-        self.lost += u16::from(rest.is_lost());
-        self.queue.insert(index + 1, rest);
+        self.0.iter_mut().for_each(|flight| flight.split(index, length));
     }
 
     /// Gives memory back, if nothing is in flight.
     pub fn trim(&mut self) {
-        if self.queue.is_empty() {
-            self.queue = VecDeque::new();
-        }
+        self.0.take_if(|flight| flight.queue.is_empty());
     }
 
     /// Drops all segments.
     pub fn clear(&mut self) {
-        *self = Scoreboard::new();
+        self.0 = None;
     }
 
     /// I3: the sums agree with the segments, and there is no gap between these.
     pub fn is_consistent(&self, una: Seq, nxt: Seq) -> bool {
-        let count = |is: fn(&Sent) -> bool| self.queue.iter().filter(|sent| is(sent)).count();
-        let flying = self.queue.iter().filter(|sent| sent.is_in_flight());
-        let in_flight: u32 = flying.map(|sent| u32::from(sent.length)).sum();
-        let mut end = una;
-        let has_no_gap =
-            self.queue.iter().all(|sent| core::mem::replace(&mut end, sent.end()) == sent.seq);
-        let sums = in_flight == self.in_flight
-            && count(Sent::is_sacked) == self.sacked()
-            && count(Sent::is_lost) == self.lost();
-        sums && has_no_gap && end == nxt
+        self.0.as_ref().map_or(una == nxt, |flight| flight.is_consistent(una, nxt))
     }
 }

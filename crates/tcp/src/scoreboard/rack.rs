@@ -7,55 +7,37 @@ use heddle_core::Ns;
 /// Recoveries after which a widened reordering window shrinks again (RFC 8985, section 6.2, step 4).
 const PERSIST: u8 = 16;
 
-/// The most recently sent segment that arrived, and what is known of reordering on the path.
+/// The most recently sent segment that arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Rack {
     /// When it was sent.
     xmit: Ns,
     /// Its end.
     end: Seq,
-    /// Its round-trip time.
+    /// Its round-trip time; 0 if none has arrived.
     rtt: Ns,
     /// The highest number that arrived (`RACK.fack`).
     forward: Seq,
-    /// Whether reordering was seen.
-    is_reordered: bool,
-    /// The reordering window in quarters of the smallest round-trip time, and how long it stays wide.
-    multiplier: u8,
-    persist: u8,
-    /// The round in which a D-SACK widened the window ends here.
-    round: Seq,
 }
 
 impl Rack {
     pub fn new(start: Seq) -> Rack {
-        Rack {
-            xmit: Ns::ZERO,
-            end: start,
-            rtt: Ns::ZERO,
-            forward: start,
-            is_reordered: false,
-            multiplier: 1,
-            persist: 0,
-            round: start,
-        }
+        Rack { xmit: Ns::ZERO, end: start, rtt: Ns::ZERO, forward: start }
     }
 
     /// Takes note of a segment that arrived (steps 2 and 3). `min_rtt` is the smallest round trip measured; a
-    /// retransmission that seems to have been faster was not what is acknowledged.
-    pub fn delivered(&mut self, sent: &Sent, now: Ns, min_rtt: Ns, is_echo_older: bool) {
+    /// retransmission that seems to have been faster was not what is acknowledged. Returns whether the path reorders.
+    pub fn delivered(&mut self, sent: &Sent, now: Ns, min_rtt: Ns, is_echo_older: bool) -> bool {
         let rtt = now - sent.at;
-        if sent.end().is_before(self.forward) {
-            self.is_reordered |= !sent.is_retransmitted();
-        } else {
+        let is_late = sent.end().is_before(self.forward);
+        if !is_late {
             self.forward = sent.end();
         }
-        if sent.is_retransmitted() && (rtt < min_rtt || is_echo_older) {
-            return;
-        }
-        if is_sent_after((sent.at, sent.end()), (self.xmit, self.end)) {
+        let is_other = sent.is_retransmitted() && (rtt < min_rtt || is_echo_older);
+        if !is_other && is_sent_after((sent.at, sent.end()), (self.xmit, self.end)) {
             (self.xmit, self.end, self.rtt) = (sent.at, sent.end(), rtt);
         }
+        is_late && !sent.is_retransmitted()
     }
 
     /// Whether any segment arrived that was sent after `sent`.
@@ -70,13 +52,36 @@ impl Rack {
 
     /// Whether `sent` has been under way for a round trip and the reordering window: it is lost if a timeout says that
     /// anything is (section 6.3).
-    pub fn is_overdue(&self, sent: &Sent, now: Ns, window: Ns) -> bool {
-        sent.at + self.rtt + window <= now
+    pub fn is_overdue(&self, sent: &Sent, now: Ns, window: Ns, srtt: Ns) -> bool {
+        let rtt = if self.rtt == Ns::ZERO { srtt } else { self.rtt };
+        sent.at + rtt + window <= now
+    }
+}
+
+/// What is known of reordering on the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Reordering {
+    /// The round in which a D-SACK widened the window ends here.
+    round: Seq,
+    /// Whether reordering was seen.
+    is_seen: bool,
+    /// The reordering window in quarters of the smallest round-trip time, and how long it stays wide.
+    multiplier: u8,
+    persist: u8,
+}
+
+impl Reordering {
+    pub fn new(start: Seq) -> Reordering {
+        Reordering { round: start, is_seen: false, multiplier: 1, persist: 0 }
+    }
+
+    pub fn seen(&mut self) {
+        self.is_seen = true;
     }
 
     /// The reordering window (step 4).
     pub fn window(&self, is_recovering: bool, min_rtt: Ns, srtt: Ns) -> Ns {
-        if !self.is_reordered && is_recovering || min_rtt == Ns::MAX {
+        if !self.is_seen && is_recovering || min_rtt == Ns::MAX {
             return Ns::ZERO;
         }
         (min_rtt / 4 * u64::from(self.multiplier)).min(srtt)
