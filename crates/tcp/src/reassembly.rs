@@ -33,7 +33,7 @@ pub struct Limits {
 }
 
 /// The data beyond gaps. Without any it has no memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reassembly(Option<Box<Ranges>>);
 
 /// The ranges in the order of their numbers, and how many segments were added to them.
@@ -44,6 +44,10 @@ struct Ranges {
 }
 
 impl Reassembly {
+    pub const fn new() -> Reassembly {
+        Reassembly(None)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -236,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_latest_range_is_named_first() {
-        let (mut pool, mut reassembly) = (Pool::new(1 << 20), Reassembly::default());
+        let (mut pool, mut reassembly) = (Pool::new(1 << 20), Reassembly::new());
         for start in [100, 300, 200, 310] {
             reassembly.insert(&mut pool, Seq(start), &[0; 10], LIMITS).unwrap();
         }
@@ -247,7 +251,7 @@ mod tests {
 
     #[test]
     fn limits_hold() {
-        let (mut pool, mut reassembly) = (Pool::new(1 << 20), Reassembly::default());
+        let (mut pool, mut reassembly) = (Pool::new(1 << 20), Reassembly::new());
         let limits = Limits { bytes: 25, ranges: 2 };
         let mut insert =
             |start, length| reassembly.insert(&mut pool, Seq(start), &[0; 30][..length], limits);
@@ -267,7 +271,7 @@ mod tests {
             first: u32,
         ) {
             let byte = |at: u32| (at * 7 % 251) as u8;
-            let (mut pool, mut reassembly) = (Pool::new(1 << 20), Reassembly::default());
+            let (mut pool, mut reassembly) = (Pool::new(1 << 20), Reassembly::new());
             let mut there = [false; 600];
             for (start, length) in pieces {
                 let bytes: Vec<u8> = (start..start + length as u32).map(byte).collect();

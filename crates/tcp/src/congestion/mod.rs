@@ -3,18 +3,20 @@
 mod cubic;
 
 use crate::config::Congestion;
+use alloc::boxed::Box;
 use cubic::Cubic;
 use heddle_core::Ns;
 
 /// Window and threshold in bytes, and what the algorithm remembers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Window {
     pub cwnd: u32,
     pub ssthresh: u32,
-    algorithm: Algorithm,
+    /// `None` while CUBIC has nothing to remember: before the first loss.
+    algorithm: Option<Box<Algorithm>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Algorithm {
     /// Bytes acknowledged since the window last grew.
     NewReno {
@@ -29,10 +31,14 @@ const MAX: u32 = 1 << 30;
 impl Window {
     pub fn new(algorithm: Congestion, mss: u32, segments: u8) -> Window {
         let algorithm = match algorithm {
-            Congestion::NewReno => Algorithm::NewReno { acked: 0 },
-            Congestion::Cubic => Algorithm::Cubic(Cubic::new()),
+            Congestion::NewReno => Some(Box::new(Algorithm::NewReno { acked: 0 })),
+            Congestion::Cubic => None,
         };
         Window { cwnd: mss * u32::from(segments), ssthresh: MAX, algorithm }
+    }
+
+    fn algorithm(&mut self) -> &mut Algorithm {
+        self.algorithm.get_or_insert_with(|| Box::new(Algorithm::Cubic(Cubic::new())))
     }
 
     /// Whether the window doubles each round trip.
@@ -56,27 +62,29 @@ impl Window {
     }
 
     fn avoid(&mut self, acked: u32, mss: u32, now: Ns, srtt: Ns) {
-        match &mut self.algorithm {
+        let cwnd = self.cwnd;
+        match self.algorithm() {
             Algorithm::NewReno { acked: sum } => {
                 *sum += acked;
-                if *sum >= self.cwnd {
-                    *sum -= self.cwnd;
+                if *sum >= cwnd {
+                    *sum -= cwnd;
                     self.cwnd += mss;
                 }
             }
-            Algorithm::Cubic(cubic) => self.cwnd = cubic.grow(self.cwnd, acked, mss, now, srtt),
+            Algorithm::Cubic(cubic) => self.cwnd = cubic.grow(cwnd, acked, mss, now, srtt),
         }
     }
 
     /// Sets the threshold after a loss, with `in_flight` bytes in the network (RFC 5681, section 3.1, equation 4; RFC
     /// 9438, section 4.6). The window itself is left to the caller.
     pub fn reduce(&mut self, in_flight: u32, mss: u32) {
-        let ssthresh = match &mut self.algorithm {
+        let cwnd = self.cwnd;
+        let ssthresh = match self.algorithm() {
             Algorithm::NewReno { acked } => {
                 *acked = 0;
-                in_flight.min(self.cwnd) / 2
+                in_flight.min(cwnd) / 2
             }
-            Algorithm::Cubic(cubic) => cubic.reduce(self.cwnd, mss),
+            Algorithm::Cubic(cubic) => cubic.reduce(cwnd, mss),
         };
         self.ssthresh = ssthresh.max(2 * mss);
     }
@@ -90,7 +98,7 @@ impl Window {
 
     /// The time until now was not spent growing.
     pub fn forget_time(&mut self) {
-        if let Algorithm::Cubic(cubic) = &mut self.algorithm {
+        if let Some(Algorithm::Cubic(cubic)) = self.algorithm.as_deref_mut() {
             cubic.forget_time();
         }
     }

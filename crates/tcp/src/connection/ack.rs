@@ -76,7 +76,7 @@ impl Connection {
             self.send.rtt.sample(rtt);
         }
         if delivery.is_reordered {
-            self.reordering.seen();
+            self.rare.edit().reordering.seen();
         }
         self.payload_acknowledged(delivery.largest);
         self.probe_acknowledged(has_duplicate, cx);
@@ -170,7 +170,7 @@ impl Connection {
             State::FinWait1 => {
                 self.state = State::FinWait2;
                 if !self.is_attached {
-                    self.timers.set_idle(cx.now + cx.config.fin_wait);
+                    self.set_idle(cx.now + cx.config.fin_wait);
                 }
             }
             State::Closing => self.enter_time_wait(cx),
@@ -183,7 +183,7 @@ impl Connection {
     pub(super) fn enter_time_wait(&mut self, cx: &mut Context<'_>) {
         self.state = State::TimeWait;
         cx.counters.time_waits += 1;
-        self.timers.stop();
+        self.stop_timers();
         self.raise(crate::event::CLOSED | crate::event::READABLE);
     }
 }

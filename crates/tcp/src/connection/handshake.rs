@@ -60,7 +60,7 @@ impl Connection {
         }
         cx.counters.timeouts += 1;
         cx.counters.retransmits += 1;
-        self.retransmits += 1;
+        self.rare.edit().retransmits += 1;
         self.timers.backoff = self.timers.backoff.saturating_add(1);
         self.timers.set_alarm(Alarm::Timeout, cx.now + self.timeout(cx));
         self.send_syn(cx, out);

@@ -2,12 +2,13 @@
 //!
 //! The files: `segment` takes segments in, `handshake` those of opening ends, `ack` what acknowledgements say,
 //! `recovery` what is done about loss, `path` how large segments may be, `output` builds segments, `timers` says when,
-//! `sides` has the two directions, `user` is the application's side.
+//! `sides` has the two directions, `rare` what few connections need, `user` is the application's side.
 
 mod ack;
 mod handshake;
 mod output;
 mod path;
+mod rare;
 mod recovery;
 mod segment;
 mod sides;
@@ -17,16 +18,14 @@ mod user;
 use crate::address::Tuple;
 use crate::buffer::Pool;
 use crate::checksum::Sum;
-use crate::config::{Config, KeepAlive};
+use crate::config::Config;
 use crate::congestion::Window;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::id::ConnectionId;
-use crate::scoreboard::Reordering;
 use crate::seq::Seq;
 use crate::state::State;
 use crate::wire::TIMESTAMPS;
-use alloc::boxed::Box;
 use heddle_core::Ns;
 
 pub use handshake::send_header;
@@ -78,8 +77,8 @@ pub struct Connection {
     pub is_registered: bool,
     /// The application has its id.
     pub is_attached: bool,
-    /// The listener whose backlog counts it until it is accepted.
-    pub listener: u32,
+    /// A listener's backlog counts it until it is accepted.
+    pub is_in_backlog: bool,
     pub tuple: Tuple,
     /// The part of the checksum that never changes.
     addresses: u16,
@@ -89,22 +88,13 @@ pub struct Connection {
     pub send: Sender,
     pub receive: Receiver,
     pub timers: timers::Timers,
-    // What follows is used when something goes wrong, or seldom.
     pub recovery: recovery::Recovery,
-    reordering: Reordering,
+    pub rare: rare::Lazy,
     sack: bool,
     close_reset: bool,
     pub error: Option<Error>,
-    pub keep_alive: Option<Box<KeepAlive>>,
-    /// The last bits of the second, and challenge ACKs in it.
-    challenges: (u16, u8),
     pub bytes: (u64, u64),
-    pub retransmits: u32,
-    black_hole: path::BlackHole,
 }
-
-/// The listener of a connection that was accepted, or that never had one.
-pub const NO_LISTENER: u32 = u32::MAX;
 
 /// The MSS where the other end says nothing (RFC 9293, section 3.7.1).
 pub fn default_mss(tuple: &Tuple) -> u16 {
@@ -141,6 +131,10 @@ impl Connection {
     ) -> Connection {
         let addresses = Sum::addresses(tuple.local.to_ip(), tuple.remote.to_ip());
         let own_mss = mtu.saturating_sub(tuple.header_length()).max(MIN_MSS);
+        let mut rare = rare::Lazy::default();
+        if cx.config.keep_alive.is_some() {
+            rare.edit().keep_alive = cx.config.keep_alive;
+        }
         Connection {
             id,
             state: State::Closed,
@@ -151,7 +145,7 @@ impl Connection {
             is_blocked: false,
             is_registered: false,
             is_attached: true,
-            listener: NO_LISTENER,
+            is_in_backlog: false,
             tuple,
             addresses: addresses.partial(),
             own_mss,
@@ -160,15 +154,11 @@ impl Connection {
             receive: Receiver::new(),
             timers: timers::Timers::new(),
             recovery: recovery::Recovery::new(),
-            reordering: Reordering::new(iss),
+            rare,
             sack: false,
             close_reset: false,
             error: None,
-            keep_alive: cx.config.keep_alive.map(Box::new),
-            challenges: (0, 0),
             bytes: (0, 0),
-            retransmits: 0,
-            black_hole: path::BlackHole::NONE,
         }
     }
 
@@ -192,9 +182,8 @@ impl Connection {
         receive.has_timestamps = agreed.timestamp.is_some();
         receive.note_timestamp(agreed.timestamp.unwrap_or(0), cx.now);
         self.sack = agreed.sack;
-        self.reordering = Reordering::new(send.una);
         self.timers.start(cx.now);
-        self.timers.heard(cx.now);
+        self.heard(cx.now);
     }
 
     /// The clock of the timestamps: milliseconds (RFC 7323, section 5.4).
@@ -241,7 +230,7 @@ impl Connection {
         }
         debug_assert!(send.buffer.len() <= config.send_buffer, "I5: the send buffer is bounded");
         debug_assert!(
-            self.receive.reassembly.bytes() <= config.max_out_of_order,
+            self.rare.reassembly.bytes() <= config.max_out_of_order,
             "I5: so is what is out of order"
         );
     }
@@ -262,9 +251,9 @@ impl Connection {
         self.send.buffer.clear(cx.pool);
         self.send.board.clear();
         self.send.una = self.send.nxt;
-        self.receive.reassembly.clear(cx.pool);
+        self.clear_reassembly(cx.pool);
         self.receive.ack = AckDue::None;
-        self.timers.stop();
+        self.stop_timers();
     }
 }
 

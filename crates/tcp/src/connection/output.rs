@@ -103,11 +103,7 @@ impl Connection {
 
     /// Remembers the most that was in flight in this round trip: a window is grown only if it was used (RFC 7661).
     fn note_flight(&mut self) {
-        let send = &mut self.send;
-        let flight = send.nxt - send.una;
-        if flight > send.peak || !send.una.is_before(send.peak_end) {
-            (send.peak, send.peak_end) = (flight, send.nxt);
-        }
+        self.send.board.note_peak(self.send.una, self.send.nxt);
     }
 
     /// Whether a segment of `length` of the `unsent` bytes should wait: for more data, while another small segment is
@@ -161,7 +157,7 @@ impl Connection {
     }
 
     fn count_retransmit(&mut self, cx: &mut Context<'_>) {
-        self.retransmits += 1;
+        self.rare.edit().retransmits += 1;
         cx.counters.retransmits += 1;
         match self.recovery.phase() {
             Phase::Recovery => cx.counters.fast_retransmits += 1,
@@ -272,7 +268,7 @@ impl Connection {
         self.receive.acked = self.receive.nxt;
         if is_complete {
             self.receive.ack = AckDue::None;
-            self.receive.duplicate = (Seq(0), Seq(0));
+            self.forget_duplicate();
             self.timers.clear_ack();
         }
     }
@@ -284,15 +280,14 @@ impl Connection {
             let (value, echo) = (self.timestamp(now), self.receive.recent);
             options.timestamps = Some(Timestamps { value, echo });
         }
-        let has_blocks = !self.receive.reassembly.is_empty() || self.receive.has_duplicate();
-        if !self.sack || !has_blocks {
+        let Some(rare) = self.rare.known().filter(|rare| self.sack && rare.has_blocks()) else {
             return (options, true);
-        }
+        };
         let most = if options.timestamps.is_some() { 3 } else { 4 };
         if payload + 4 + 8 * most > u32::from(self.send.mss) {
             return (options, false);
         }
-        self.receive.blocks(most as usize, &mut options.sack);
+        rare.blocks(most as usize, &mut options.sack);
         (options, true)
     }
 

@@ -37,7 +37,7 @@ impl Connection {
     /// A path takes packets of `mtu` bytes at most: what was larger is sent again.
     pub fn packet_too_big(&mut self, mtu: u16, cx: &mut Context<'_>, out: &mut impl Output) {
         if self.set_mss(mtu, cx) {
-            self.black_hole = BlackHole::NONE;
+            self.rare.edit().black_hole = BlackHole::NONE;
             let mss = u32::from(self.send.mss);
             self.send.board.mark_lost_if(|_, sent| sent.payload() > mss);
             self.transmit(cx, out);
@@ -54,22 +54,26 @@ impl Connection {
         let is_large = first.payload() > u32::from(mtu - self.tuple.header_length());
         let full = self.send.mss;
         if cx.config.black_hole_detection && is_large && self.set_mss(mtu, cx) {
-            let strikes = self.black_hole.strikes + u8::from(self.timers.backoff == 2);
-            self.black_hole = BlackHole { full: full.max(self.black_hole.full), strikes };
+            let known = &mut self.rare.edit().black_hole;
+            let strikes = known.strikes + u8::from(self.timers.backoff == 2);
+            *known = BlackHole { full: full.max(known.full), strikes };
         }
     }
 
     /// Recovery from timeouts is over. The path may have been down and not narrow: once, full segments are tried again.
     pub(super) fn retry_full_segments(&mut self) {
-        if self.black_hole.strikes == 1 && self.send.mss < self.black_hole.full {
-            self.send.mss = self.black_hole.full;
+        let BlackHole { full, strikes } = self.rare.black_hole;
+        if strikes == 1 && self.send.mss < full {
+            self.send.mss = full;
         }
     }
 
     /// A segment with `payload` bytes was acknowledged.
     pub(super) fn payload_acknowledged(&mut self, payload: u16) {
-        if self.black_hole.strikes > 0 && payload >= self.black_hole.full {
-            self.black_hole = BlackHole::NONE;
+        if let Some(rare) = self.rare.changed()
+            && payload >= rare.black_hole.full
+        {
+            rare.black_hole = BlackHole::NONE;
         }
     }
 }

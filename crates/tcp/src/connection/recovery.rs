@@ -107,7 +107,7 @@ impl Connection {
     fn grow(&mut self, delivered: u32, now: Ns) {
         let congestion = &self.send.congestion;
         let is_used = self.send.is_cwnd_limited
-            || congestion.is_slow_start() && congestion.cwnd < 2 * self.send.peak;
+            || congestion.is_slow_start() && congestion.cwnd < 2 * self.send.board.peak();
         if delivered > 0 && is_used {
             let srtt = self.send.rtt.smoothed().unwrap_or(Ns::ZERO);
             self.send.congestion.acknowledged(delivered, u32::from(self.send.mss), now, srtt);
@@ -118,7 +118,7 @@ impl Connection {
     fn leave_phase(&mut self) {
         if self.recovery.phase() == Phase::Recovery {
             self.send.congestion.cwnd = self.send.congestion.ssthresh;
-            self.reordering.recovered();
+            self.rare.edit().reordering.recovered();
         } else {
             self.retry_full_segments();
         }
@@ -143,7 +143,7 @@ impl Connection {
         let is_recovering =
             self.recovery.phase() != Phase::Open || self.send.board.sacked() >= DUP_THRESHOLD;
         let srtt = self.send.rtt.smoothed().unwrap_or(Ns::ZERO);
-        self.reordering.window(is_recovering, self.send.rtt.min(), srtt)
+        self.rare.reordering.window(is_recovering, self.send.rtt.min(), srtt)
     }
 
     /// The reordering window of a segment is over.
@@ -294,7 +294,7 @@ impl Connection {
     /// A D-SACK: a retransmission was unnecessary.
     pub(super) fn duplicate_reported(&mut self, cx: &mut Context<'_>) {
         cx.counters.dsacks_in += 1;
-        self.reordering.duplicate(self.send.una, self.send.nxt);
+        self.rare.edit().reordering.duplicate(self.send.una, self.send.nxt);
         if let Some(episode) = &mut self.recovery.0 {
             episode.unnecessary = episode.unnecessary.saturating_add(1);
         }

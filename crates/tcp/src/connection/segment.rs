@@ -1,6 +1,7 @@
 //! Segments of a connection that is synchronised (RFC 9293, section 3.10.7.4).
 
 use super::{AckDue, Connection, Context, Receiver};
+use crate::buffer::Pool;
 use crate::config::Config;
 use crate::error::Error;
 use crate::event::READABLE;
@@ -8,7 +9,7 @@ use crate::output::Output;
 use crate::reassembly::{Limits, Refusal};
 use crate::seq::Seq;
 use crate::state::State;
-use crate::wire::{Flags, Header, SackBlocks};
+use crate::wire::{Flags, Header};
 use heddle_core::Ns;
 
 /// After so many seconds a timestamp cannot be compared any more (RFC 7323, section 5.5).
@@ -52,7 +53,7 @@ impl Connection {
         if !self.has_valid_timestamp(header, cx) {
             return self.answer_duplicate(header, payload, cx, out);
         }
-        self.timers.heard(cx.now);
+        self.heard(cx.now);
         if !self.acknowledge(header, payload, cx, out) {
             return;
         }
@@ -61,10 +62,8 @@ impl Connection {
         if !payload.is_empty() {
             self.take_payload(header.seq, payload, cx, out);
         }
-        if header.is(Flags::FIN) {
-            self.take_fin(header.seq + payload.len() as u32);
-        }
-        if self.receive.fin == Some(self.receive.nxt) {
+        let is_at_end = header.is(Flags::FIN) && self.take_fin(header.seq + payload.len() as u32);
+        if is_at_end || self.rare.known().is_some_and(|rare| rare.fin == Some(self.receive.nxt)) {
             self.finish(cx);
         }
         self.transmit(cx, out);
@@ -125,7 +124,7 @@ impl Connection {
         }
         let end = header.seq + payload.len() as u32;
         if self.sack && !end.is_after(self.receive.nxt) && !payload.is_empty() {
-            self.receive.duplicate = (header.seq, end);
+            self.rare.edit().duplicate = (header.seq, end);
         }
         self.receive.acknowledge_quickly();
         self.receive.ack = AckDue::Now;
@@ -135,14 +134,15 @@ impl Connection {
     /// Sends an acknowledgement that a wrong segment asks for, unless there were many.
     pub(super) fn challenge(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
         let second = seconds(cx.now) as u16;
-        if self.challenges.0 != second {
-            self.challenges = (second, 0);
+        let challenges = &mut self.rare.edit().challenges;
+        if challenges.0 != second {
+            *challenges = (second, 0);
         }
-        if self.challenges.1 >= cx.config.challenge_acks {
+        if challenges.1 >= cx.config.challenge_acks {
             cx.counters.challenge_limits += 1;
             return;
         }
-        self.challenges.1 += 1;
+        challenges.1 += 1;
         cx.counters.challenge_acks += 1;
         self.send_ack(cx, out);
     }
@@ -206,7 +206,7 @@ impl Connection {
         let old = if seq.is_before(receive.nxt) { receive.nxt - seq } else { 0 };
         if old > 0 {
             let end = seq + old.min(payload.len() as u32);
-            receive.duplicate = (seq, end);
+            self.rare.edit().duplicate = (seq, end);
             receive.acknowledge_quickly();
         }
         let payload = &payload[(old as usize).min(payload.len())..];
@@ -227,9 +227,11 @@ impl Connection {
         cx.counters.memory_drops += u64::from(taken < payload.len());
         receive.nxt += taken as u32;
         let mut count = taken as u32;
-        let is_filling = !receive.reassembly.is_empty();
-        if is_filling {
-            let more = receive.reassembly.take(cx.pool, receive.nxt, &mut receive.buffer);
+        let beyond = self.rare.changed().map(|rare| &mut rare.reassembly);
+        let beyond = beyond.filter(|beyond| !beyond.is_empty());
+        let is_filling = beyond.is_some();
+        if let Some(beyond) = beyond {
+            let more = beyond.take(cx.pool, receive.nxt, &mut receive.buffer);
             receive.nxt += more;
             count += more;
         }
@@ -260,39 +262,57 @@ impl Connection {
         receive.ack = AckDue::Now;
         receive.acknowledge_quickly();
         let end = seq + payload.len() as u32;
-        if receive.reassembly.covers(seq, end) {
-            receive.duplicate = (seq, end);
+        let rare = self.rare.edit();
+        if rare.reassembly.covers(seq, end) {
+            rare.duplicate = (seq, end);
             cx.counters.duplicates += 1;
         }
         let limits = Limits { bytes: cx.config.max_out_of_order, ranges: cx.config.max_ranges };
-        match receive.reassembly.insert(cx.pool, seq, payload, limits) {
+        match rare.reassembly.insert(cx.pool, seq, payload, limits) {
             Ok(()) => {}
             Err(Refusal::Limit) => cx.counters.out_of_order_drops += 1,
             Err(Refusal::Memory) => cx.counters.memory_drops += 1,
         }
     }
 
-    /// Takes a FIN with the number `seq`; it counts when all before it is there.
-    fn take_fin(&mut self, seq: Seq) {
+    /// Takes a FIN with the number `seq`. Returns whether all before it is there; else it counts when that is so.
+    fn take_fin(&mut self, seq: Seq) -> bool {
         self.receive.ack = AckDue::Now;
-        if self.state.may_receive() && !seq.is_before(self.receive.nxt) {
-            self.receive.fin = Some(seq);
+        let is_valid = self.state.may_receive() && !seq.is_before(self.receive.nxt);
+        if is_valid && seq != self.receive.nxt {
+            self.rare.edit().fin = Some(seq);
         }
+        is_valid && seq == self.receive.nxt
     }
 
     /// The stream has reached the FIN.
     fn finish(&mut self, cx: &mut Context<'_>) {
         self.receive.nxt += 1;
-        self.receive.fin = None;
+        if let Some(rare) = self.rare.changed() {
+            rare.fin = None;
+        }
         self.receive.is_finished = true;
         self.receive.ack = AckDue::Now;
-        self.receive.reassembly.clear(cx.pool);
+        self.clear_reassembly(cx.pool);
         self.raise(READABLE);
         match self.state {
             State::Established => self.state = State::CloseWait,
             State::FinWait1 => self.state = State::Closing,
             State::FinWait2 => self.enter_time_wait(cx),
             _ => {}
+        }
+    }
+
+    /// Drops what is beyond a gap.
+    pub fn clear_reassembly(&mut self, pool: &mut Pool) {
+        if let Some(rare) = self.rare.changed() {
+            rare.reassembly.clear(pool);
+        }
+    }
+
+    pub(super) fn forget_duplicate(&mut self) {
+        if let Some(rare) = self.rare.changed() {
+            rare.duplicate = (Seq(0), Seq(0));
         }
     }
 }
@@ -329,19 +349,6 @@ impl Receiver {
 
     pub(super) fn note_timestamp(&mut self, value: u32, now: Ns) {
         (self.recent, self.recent_second) = (value, seconds(now));
-    }
-
-    /// Whether data arrived twice that no acknowledgement has named.
-    pub(super) fn has_duplicate(&self) -> bool {
-        self.duplicate.0 != self.duplicate.1
-    }
-
-    /// The SACK blocks to send: a D-SACK first, then the latest ranges.
-    pub(super) fn blocks(&self, most: usize, blocks: &mut SackBlocks) {
-        if self.has_duplicate() {
-            blocks.push(self.duplicate);
-        }
-        self.reassembly.blocks(most, blocks);
     }
 }
 

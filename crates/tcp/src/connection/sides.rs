@@ -3,7 +3,6 @@
 use super::{Context, segment};
 use crate::buffer::{Chain, Cursor};
 use crate::congestion::Window;
-use crate::reassembly::Reassembly;
 use crate::rtt::Rtt;
 use crate::scoreboard::Scoreboard;
 use crate::seq::Seq;
@@ -54,9 +53,6 @@ pub struct Sender {
     pub nodelay: bool,
     /// The end of the last small segment.
     pub small: Seq,
-    /// The most in flight in this round trip, which ends with the acknowledgement of this number.
-    pub peak: u32,
-    pub peak_end: Seq,
 }
 
 /// The receiving side.
@@ -70,8 +66,6 @@ pub struct Receiver {
     pub acked: Seq,
     pub shift: u8,
     pub ack: AckDue,
-    /// The number of the other end's FIN, if it came; all before it may not have come yet.
-    pub fin: Option<Seq>,
     /// All up to the FIN was received.
     pub is_finished: bool,
     /// Both ends scale their windows.
@@ -85,13 +79,10 @@ pub struct Receiver {
     pub quick: u8,
     pub is_quick_small: bool,
     pub buffer: Chain,
-    pub reassembly: Reassembly,
     /// Both ends use timestamps. The other end's latest (`TS.Recent`), and the second in which it came.
     pub has_timestamps: bool,
     pub recent: u32,
     pub recent_second: u32,
-    /// Data that arrived twice (RFC 2883); empty if there is none.
-    pub duplicate: (Seq, Seq),
 }
 
 impl Sender {
@@ -114,8 +105,6 @@ impl Sender {
             wants_room: false,
             nodelay: !cx.config.nagle,
             small: iss,
-            peak: 0,
-            peak_end: iss,
         }
     }
 }
@@ -128,7 +117,6 @@ impl Receiver {
             acked: Seq(0),
             shift: 0,
             ack: AckDue::None,
-            fin: None,
             is_finished: false,
             has_scale: false,
             largest: 536,
@@ -136,11 +124,9 @@ impl Receiver {
             quick: segment::QUICK_ACKS,
             is_quick_small: false,
             buffer: Chain::new(),
-            reassembly: Reassembly::default(),
             has_timestamps: false,
             recent: 0,
             recent_second: 0,
-            duplicate: (Seq(0), Seq(0)),
         }
     }
 }

@@ -5,7 +5,6 @@ use crate::config::KeepAlive;
 use crate::error::Error;
 use crate::output::Output;
 use crate::state::State;
-use alloc::boxed::Box;
 use heddle_core::Ns;
 
 /// What the retransmission timer is set for; it is one timer, as at most one of these makes sense at a time.
@@ -29,13 +28,9 @@ pub struct Timers {
     pub alarm: Alarm,
     /// By how many bits the timeout is shifted (RFC 6298, section 5.5).
     pub backoff: u8,
-    /// Keep-alive probes without an answer.
-    probes: u8,
     alarm_at: Ns,
     ack_at: Ns,
-    /// Keep-alive, or the end of FIN_WAIT_2.
-    idle_at: Ns,
-    /// For when the stack's wheel has an entry: never after the first of the above.
+    /// For when the stack's wheel has an entry: never after [`Connection::deadline`].
     pub armed: Ns,
     /// When something was acknowledged last, or sent after everything was.
     progress_at: Ns,
@@ -48,29 +43,17 @@ impl Timers {
         Timers {
             alarm: Alarm::Off,
             backoff: 0,
-            probes: 0,
             alarm_at: Ns::MAX,
             ack_at: Ns::MAX,
-            idle_at: Ns::MAX,
             armed: Ns::MAX,
             progress_at: Ns::ZERO,
             heard_at: Ns::ZERO,
         }
     }
 
-    /// When the first timer expires; [`Ns::MAX`] if none is set.
-    pub fn deadline(&self) -> Ns {
-        self.alarm_at.min(self.ack_at).min(self.idle_at)
-    }
-
     /// When the retransmission timer expires.
     pub fn alarm_at(&self) -> Ns {
         self.alarm_at
-    }
-
-    pub fn stop(&mut self) {
-        (self.alarm, self.alarm_at) = (Alarm::Off, Ns::MAX);
-        (self.ack_at, self.idle_at) = (Ns::MAX, Ns::MAX);
     }
 
     pub fn set_alarm(&mut self, alarm: Alarm, at: Ns) {
@@ -101,15 +84,6 @@ impl Timers {
         self.progress_at
     }
 
-    pub fn heard(&mut self, now: Ns) {
-        self.heard_at = now;
-        self.probes = 0;
-    }
-
-    pub fn set_idle(&mut self, at: Ns) {
-        self.idle_at = at;
-    }
-
     /// When a segment arrived last.
     pub fn heard_at(&self) -> Ns {
         self.heard_at
@@ -117,6 +91,33 @@ impl Timers {
 }
 
 impl Connection {
+    /// When the first timer expires; [`Ns::MAX`] if none is set.
+    pub fn deadline(&self) -> Ns {
+        let first = self.timers.alarm_at.min(self.timers.ack_at);
+        self.rare.known().map_or(first, |rare| first.min(rare.idle_at))
+    }
+
+    pub(super) fn stop_timers(&mut self) {
+        self.timers.clear_alarm();
+        self.timers.clear_ack();
+        self.set_idle(Ns::MAX);
+    }
+
+    /// A segment arrived.
+    pub(super) fn heard(&mut self, now: Ns) {
+        self.timers.heard_at = now;
+        if let Some(rare) = self.rare.changed() {
+            rare.probes = 0;
+        }
+    }
+
+    /// Sets the timer of keep-alive and FIN_WAIT_2.
+    pub(super) fn set_idle(&mut self, at: Ns) {
+        if self.rare.idle_at != at {
+            self.rare.edit().idle_at = at;
+        }
+    }
+
     /// The retransmission timeout, backed off.
     pub fn timeout(&self, cx: &Context<'_>) -> Ns {
         let timeout = self.send.rtt.timeout(cx.config.rto_min, cx.config.rto_max);
@@ -163,7 +164,7 @@ impl Connection {
         if self.timers.alarm_at <= cx.now {
             self.alarm(cx, out);
         }
-        if self.timers.idle_at <= cx.now {
+        if self.rare.known().is_some_and(|rare| rare.idle_at <= cx.now) {
             self.idle(cx, out);
         }
         self.transmit(cx, out);
@@ -194,7 +195,7 @@ impl Connection {
     }
 
     fn idle(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
-        self.timers.idle_at = Ns::MAX;
+        self.set_idle(Ns::MAX);
         if self.state == State::FinWait2 && !self.is_attached {
             self.end(None, cx);
         } else {
@@ -204,14 +205,13 @@ impl Connection {
 
     /// Sends a keep-alive probe if the other end was silent for long enough (RFC 9293, section 3.8.4).
     fn probe_idle(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
-        let Some(settings) = self.keep_alive.as_deref().copied() else { return };
-        let due = self.timers.heard_at
-            + settings.idle
-            + settings.interval * u64::from(self.timers.probes);
+        let Some(settings) = self.rare.keep_alive else { return };
+        let due =
+            self.timers.heard_at + settings.idle + settings.interval * u64::from(self.rare.probes);
         if due > cx.now {
-            return self.timers.set_idle(due);
+            return self.set_idle(due);
         }
-        if self.timers.probes >= settings.probes {
+        if self.rare.probes >= settings.probes {
             return self.time_out(cx);
         }
         // What is in flight asks the same question.
@@ -219,13 +219,15 @@ impl Connection {
             cx.counters.keep_alives += 1;
             self.send_probe(cx, out);
         }
-        self.timers.probes += 1;
-        self.timers.set_idle(cx.now + settings.interval);
+        self.rare.edit().probes += 1;
+        self.set_idle(cx.now + settings.interval);
     }
 
     /// Starts or stops keep-alive probes.
     pub fn set_keep_alive(&mut self, settings: Option<KeepAlive>) {
-        self.keep_alive = settings.map(Box::new);
+        if self.rare.keep_alive != settings {
+            self.rare.edit().keep_alive = settings;
+        }
         self.start_keep_alive();
     }
 
@@ -233,10 +235,7 @@ impl Connection {
         if self.state == State::FinWait2 && !self.is_attached {
             return;
         }
-        let at = self
-            .keep_alive
-            .as_ref()
-            .map_or(Ns::MAX, |settings| self.timers.heard_at + settings.idle);
-        self.timers.set_idle(at);
+        let at = |settings: KeepAlive| self.timers.heard_at + settings.idle;
+        self.set_idle(self.rare.keep_alive.map_or(Ns::MAX, at));
     }
 }

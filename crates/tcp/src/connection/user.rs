@@ -164,7 +164,7 @@ impl Connection {
         }
         self.shutdown_write(cx, out);
         if self.state == State::FinWait2 {
-            self.timers.set_idle(cx.now + cx.config.fin_wait);
+            self.set_idle(cx.now + cx.config.fin_wait);
         }
     }
 

@@ -18,6 +18,9 @@ pub struct Flight {
     /// No segment before this one is lost.
     hint: u32,
     rack: Rack,
+    /// The most in flight in this round trip, which ends with the acknowledgement of this number.
+    pub peak: u32,
+    peak_end: Seq,
     /// The end of the data in flight when a tail loss probe was sent, and whether it was sent again.
     pub probe: Option<(Seq, bool)>,
     /// Duplicate acknowledgements, without SACK.
@@ -34,6 +37,8 @@ impl Flight {
             lost: 0,
             hint: 0,
             rack: Rack::new(start),
+            peak: 0,
+            peak_end: start,
             probe: None,
             dup_acks: 0,
         }
@@ -43,6 +48,14 @@ impl Flight {
     pub fn push(&mut self, sent: Sent) {
         self.in_flight += u32::from(sent.length);
         self.queue.push_back(sent);
+    }
+
+    /// Remembers the most that was in flight: now all from `una` to `nxt`.
+    pub fn note_peak(&mut self, una: Seq, nxt: Seq) {
+        let flight = nxt - una;
+        if flight > self.peak || !una.is_before(self.peak_end) {
+            (self.peak, self.peak_end) = (flight, nxt);
+        }
     }
 
     /// Drops all segments before `ack`.

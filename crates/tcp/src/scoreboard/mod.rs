@@ -115,6 +115,16 @@ impl Scoreboard {
         self.0.get_or_insert_with(|| Box::new(Flight::new(sent.seq))).push(sent);
     }
 
+    /// The most in flight in this round trip.
+    pub fn peak(&self) -> u32 {
+        self.0.as_ref().map_or(0, |flight| flight.peak)
+    }
+
+    /// Remembers the most that was in flight: now all from `una` to `nxt`.
+    pub fn note_peak(&mut self, una: Seq, nxt: Seq) {
+        self.0.iter_mut().for_each(|flight| flight.note_peak(una, nxt));
+    }
+
     /// Drops all segments before `ack`.
     pub fn acknowledge(&mut self, ack: Seq, arrival: &Arrival) -> Delivery {
         self.0.as_mut().map_or_else(Delivery::default, |flight| flight.acknowledge(ack, arrival))

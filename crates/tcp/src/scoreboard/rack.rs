@@ -62,7 +62,7 @@ impl Rack {
 #[derive(Clone, Copy, Debug)]
 pub struct Reordering {
     /// The round in which a D-SACK widened the window ends here.
-    round: Seq,
+    round: Option<Seq>,
     /// Whether reordering was seen.
     is_seen: bool,
     /// The reordering window in quarters of the smallest round-trip time, and how long it stays wide.
@@ -71,9 +71,8 @@ pub struct Reordering {
 }
 
 impl Reordering {
-    pub fn new(start: Seq) -> Reordering {
-        Reordering { round: start, is_seen: false, multiplier: 1, persist: 0 }
-    }
+    pub const NONE: Reordering =
+        Reordering { round: None, is_seen: false, multiplier: 1, persist: 0 };
 
     pub fn seen(&mut self) {
         self.is_seen = true;
@@ -89,8 +88,8 @@ impl Reordering {
 
     /// Widens the window, once a round trip: a retransmission was unnecessary.
     pub fn duplicate(&mut self, una: Seq, nxt: Seq) {
-        if !una.is_before(self.round) {
-            self.round = nxt;
+        if self.round.is_none_or(|round| !una.is_before(round)) {
+            self.round = Some(nxt);
             self.multiplier = self.multiplier.saturating_add(1).min(40);
             self.persist = PERSIST;
         }

@@ -2,7 +2,6 @@
 
 use super::{Listener, Pending, Stack, listening_key};
 use crate::address::{Address, Tuple};
-use crate::connection::NO_LISTENER;
 use crate::error::ListenError;
 use crate::flows::Target;
 use crate::id::{ConnectionId, ListenerId};
@@ -46,7 +45,7 @@ impl Stack {
         self.listening.remove(&listening_key(listener.local.port(), listener.local.ip().into()));
         for connection in listener.ready {
             self.with(connection.index, now, |connection, cx| {
-                connection.listener = NO_LISTENER;
+                connection.is_in_backlog = false;
                 connection.is_attached = false;
                 connection.abort(cx, out);
             });
@@ -67,7 +66,7 @@ impl Stack {
     /// can be read already is reported by an event after this.
     pub fn accept(&mut self, id: ListenerId, now: Ns) -> Option<ConnectionId> {
         let connection = self.listener_mut(id)?.ready.pop_front()?;
-        self.with(connection.index, now, |connection, _| connection.listener = NO_LISTENER);
+        self.with(connection.index, now, |connection, _| connection.is_in_backlog = false);
         Some(connection)
     }
 

@@ -246,7 +246,7 @@ mod tests {
     fn an_idle_connection_and_the_records_are_small() {
         let table = Flows::ENTRY;
         let connection = size_of::<Slot<Connection>>() + Wheel::ENTRY + table;
-        assert!(connection <= 512, "{connection} bytes for an idle connection");
+        assert!(connection <= 332, "{connection} bytes for an idle connection");
         let half_open = size_of::<Slot<HalfOpen>>() + Wheel::ENTRY + table;
         assert!(half_open <= 144, "{half_open} bytes for a half-open connection");
         assert!(

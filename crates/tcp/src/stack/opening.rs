@@ -281,7 +281,7 @@ impl Stack {
             Connection::established(id, tuple, agreed, mtu, offset, cx)
         });
         self.with(id.index, ack.now, |connection, cx| {
-            connection.listener = listener;
+            connection.is_in_backlog = true;
             connection.accepted(rtt);
             connection.receive(ack.header, ack.payload, cx, out);
         });

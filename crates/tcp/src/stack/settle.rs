@@ -1,7 +1,6 @@
 //! What the stack does after each step of a connection.
 
 use super::{Pending, Stack};
-use crate::connection::NO_LISTENER;
 use crate::flows::Target;
 use crate::state::State;
 use crate::time_wait::TimeWait;
@@ -12,7 +11,7 @@ impl Stack {
     #[inline]
     pub(super) fn settle(&mut self, index: u32, now: Ns) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let is_visible = connection.is_attached && connection.listener == NO_LISTENER;
+        let is_visible = connection.is_attached && !connection.is_in_backlog;
         if connection.events != 0 && !connection.has_event && is_visible {
             connection.has_event = true;
             self.events.push_back(Pending::Connection(connection.id));
@@ -22,12 +21,12 @@ impl Stack {
             self.blocked.push_back(index);
         }
         // A timer that moves away leaves the wheel's entry where it is: most are moved on again and again.
-        let deadline = connection.timers.deadline();
+        let deadline = connection.deadline();
         if deadline < connection.timers.armed {
             connection.timers.armed = deadline;
             self.timers.arm(index, now, deadline);
         }
-        debug_assert!(connection.timers.armed <= connection.timers.deadline(), "I4");
+        debug_assert!(connection.timers.armed <= connection.deadline(), "I4");
         let is_over = matches!(connection.state, State::Closed | State::TimeWait);
         let is_starved = connection.wants_room() && !self.pool.has_room();
         if is_over || is_starved || !self.starved.is_empty() {
@@ -119,7 +118,7 @@ impl Stack {
         if let Some(mut connection) = self.connections.remove(index) {
             connection.receive.buffer.clear(&mut self.pool);
             connection.send.buffer.clear(&mut self.pool);
-            connection.receive.reassembly.clear(&mut self.pool);
+            connection.clear_reassembly(&mut self.pool);
             if connection.is_queued {
                 self.blocked.retain(|&blocked| blocked != index);
             }

@@ -171,7 +171,7 @@ impl Stack {
     /// # Errors
     /// [`Error::Stale`].
     pub fn keep_alive(&self, id: ConnectionId) -> Result<Option<KeepAlive>, Error> {
-        self.connection(id).map(|connection| connection.keep_alive.as_deref().copied())
+        self.connection(id).map(|connection| connection.rare.keep_alive)
     }
 
     /// Makes [`close`](Self::close) reset the connection (SO_LINGER with a time of 0). Waiting in `close` for the

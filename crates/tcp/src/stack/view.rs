@@ -133,11 +133,11 @@ impl Stack {
         Info {
             id: Some(connection.id),
             receive_queue: receive.buffer.len(),
-            out_of_order: receive.reassembly.bytes(),
+            out_of_order: connection.rare.reassembly.bytes(),
             send_queue: send.buffer.len(),
             unsent: connection.unsent(),
             unacked: send.board.len(),
-            retransmits: connection.retransmits,
+            retransmits: connection.rare.retransmits,
             backoff: connection.timers.backoff,
             srtt: send.rtt.smoothed().unwrap_or(Ns::ZERO),
             rttvar: send.rtt.variation(),
