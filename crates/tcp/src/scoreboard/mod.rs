@@ -185,6 +185,11 @@ impl Scoreboard {
         self.0.take_if(|flight| flight.queue.is_empty());
     }
 
+    #[cfg(test)]
+    pub fn has_memory(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Drops all segments.
     pub fn clear(&mut self) {
         self.0 = None;

@@ -240,7 +240,65 @@ fn listening_key(port: u16, address: Address) -> (u16, [u32; 4]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::{Flow, Output};
     use crate::slab::Slot;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    const MTU: u16 = 1500;
+
+    /// Segments on their way.
+    #[derive(Default)]
+    struct Wire(Vec<(Flow, Vec<u8>)>);
+
+    impl Output for Wire {
+        fn send(&mut self, flow: Flow, length: usize, write: impl FnOnce(&mut [u8])) -> bool {
+            let mut bytes = vec![0; length];
+            write(&mut bytes);
+            self.0.push((flow, bytes));
+            true
+        }
+    }
+
+    impl Wire {
+        fn deliver(&mut self, to: &mut Stack, now: Ns, out: &mut Wire) {
+            for (flow, bytes) in self.0.drain(..) {
+                to.receive(now, flow.local.ip(), flow.remote.ip(), &bytes, MTU, out);
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_exchange_needed_is_given_back() {
+        let stack = |key| Stack::new(Config::default(), Secret::new([key; 64]));
+        let (mut client, mut server, now) = (stack(1), stack(2), Ns::from_secs(1));
+        let (mut there, mut back, mut buf) = (Wire::default(), Wire::default(), [0; 8]);
+        let addr = |host, port| SocketAddr::from(([192, 0, 2, host], port));
+        let listener = server.listen(addr(1, 80), 1).unwrap();
+        let asks = client.connect(now, addr(2, 10_000), addr(1, 80), MTU, &mut there).unwrap();
+        for _ in 0..2 {
+            there.deliver(&mut server, now, &mut back);
+            back.deliver(&mut client, now, &mut there);
+        }
+        let answers = server.accept(listener, now).unwrap();
+        client.write(now, asks, b"request", &mut there).unwrap();
+        there.deliver(&mut server, now, &mut back);
+        assert_eq!(server.read(now, answers, &mut buf, &mut back), Ok(7));
+        server.write(now, answers, &buf[..7], &mut back).unwrap();
+        back.deliver(&mut client, now, &mut there);
+        assert_eq!(client.read(now, asks, &mut buf, &mut there), Ok(7));
+        let has_memory = |stack: &Stack, id: ConnectionId| {
+            let connection = stack.connections.get(id.index).unwrap();
+            (connection.send.board.has_memory(), connection.rare.known().is_some())
+        };
+        assert_eq!(has_memory(&server, answers), (true, false), "its answer is in flight");
+        let later = now + Ns::from_secs(1);
+        client.advance(later, &mut there);
+        there.deliver(&mut server, later, &mut back);
+        server.advance(later, &mut back);
+        assert_eq!(has_memory(&client, asks), (false, false));
+        assert_eq!(has_memory(&server, answers), (false, false));
+    }
 
     #[test]
     fn an_idle_connection_and_the_records_are_small() {
