@@ -3,9 +3,10 @@
 #![no_main]
 
 use heddle_core::Ns;
+use heddle_tcp::checksum::Sum;
 use heddle_tcp::wire::{Flags, Outgoing, OutgoingOptions, SackBlocks, Timestamps, parse};
 use heddle_tcp::{
-    Config, ConnectionId, Event, Flow, IcmpError, KeepAlive, Output, Secret, Seq, Shutdown, Stack,
+    Config, ConnectionId, Cut, Event, Flow, IcmpError, KeepAlive, Output, Secret, Seq, Shutdown, Stack,
     checksum,
 };
 use libfuzzer_sys::fuzz_target;
@@ -42,6 +43,8 @@ struct Wire {
     ack: u32,
     echo: u32,
     has_room: bool,
+    /// The largest segment that is taken to be cut; 0 if none is.
+    largest: usize,
 }
 
 impl Output for Wire {
@@ -54,6 +57,31 @@ impl Output for Wire {
         assert!(checksum::verify(flow.local.ip(), flow.remote.ip(), checksum::TCP, &bytes));
         let (header, payload) = parse(&bytes).expect("what is sent is well formed");
         assert!(payload.len() <= 1460 && bytes.len() <= 1480);
+        self.seq = header.seq.0.wrapping_add(header.length(payload));
+        self.ack = header.ack.0;
+        self.echo = header.options.timestamps.map_or(self.echo, |timestamps| timestamps.value);
+        true
+    }
+
+    fn largest(&mut self, _: &Flow) -> usize {
+        if self.has_room { self.largest } else { 0 }
+    }
+
+    fn send_large(
+        &mut self,
+        flow: Flow,
+        length: usize,
+        cut: Cut,
+        write: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let mut bytes = vec![0xa5; length];
+        write(&mut bytes);
+        let (source, destination) = (flow.local.ip(), flow.remote.ip());
+        let sum = Sum::pseudo_header(source, destination, checksum::TCP, length).unfinished();
+        assert_eq!(bytes[16..18], sum.to_be_bytes());
+        let (header, payload) = parse(&bytes).expect("what is sent is well formed");
+        assert!(length <= self.largest && length - payload.len() == usize::from(cut.header));
+        assert!(payload.len() > usize::from(cut.payload) && cut.payload <= 1460);
         self.seq = header.seq.0.wrapping_add(header.length(payload));
         self.ack = header.ack.0;
         self.echo = header.options.timestamps.map_or(self.echo, |timestamps| timestamps.value);
@@ -169,7 +197,8 @@ impl Game<'_> {
             kind @ 140..=189 => self.call(kind),
             190..=199 => self.connect(),
             200..=204 => self.icmp(),
-            205..=209 => self.wire.has_room = !self.wire.has_room,
+            205..=207 => self.wire.has_room = !self.wire.has_room,
+            208..=209 => self.wire.largest = usize::from(self.source.byte()) * 257,
             kind => {
                 self.now += Ns(u64::from(self.source.byte()) << (kind % 32));
                 self.stack.advance(self.now, &mut self.wire);
@@ -199,7 +228,7 @@ fuzz_target!(|input: &[u8]| {
     let mut game = Game {
         source: Source(input),
         stack: Stack::new(config, Secret::new([1; 64])),
-        wire: Wire { seq: 0, ack: 0, echo: 0, has_room: true },
+        wire: Wire { seq: 0, ack: 0, echo: 0, has_room: true, largest: 0 },
         now: Ns::from_secs(100),
         ids: Vec::new(),
     };

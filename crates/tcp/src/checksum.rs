@@ -89,9 +89,14 @@ impl Sum {
         fold(self.total)
     }
 
+    /// The sum as a number, folded and not inverted, for who adds the rest: the kernel, or a card.
+    pub fn unfinished(self) -> u16 {
+        u16::from_be(fold(self.total))
+    }
+
     /// The checksum as it is written into the header, as a number: write it with `to_be_bytes`.
     pub fn finish(self) -> u16 {
-        !u16::from_be(fold(self.total))
+        !self.unfinished()
     }
 }
 

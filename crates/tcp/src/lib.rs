@@ -103,7 +103,7 @@ pub use error::{ConnectError, Error, ListenError};
 pub use event::{Event, Ready};
 pub use id::{ConnectionId, ListenerId};
 pub use info::{Info, ListenerInfo};
-pub use output::{Flow, Output};
+pub use output::{Cut, Flow, Output};
 pub use secret::Secret;
 pub use seq::Seq;
 pub use stack::{IcmpError, Progress, Shutdown, Stack};

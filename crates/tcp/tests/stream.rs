@@ -54,6 +54,24 @@ fn loss_slows_a_stream_down_and_does_not_stop_it() {
     }
 }
 
+/// One loss is one of a piece: the same rates as with segments that leave one by one.
+#[test]
+fn large_segments_are_lost_piece_by_piece() {
+    for (per_million, least) in [(0, 8.0), (1_000, 2.0), (10_000, 0.3)] {
+        let config = Config { rto_min: Ns::from_ms(5), ..Config::default() };
+        let mut pair = pair(config, loss(per_million), 1);
+        pair.net.hosts[0].sent.largest = 65_535;
+        let mut stream = Stream::new((0, pair.client), (1, pair.server), 32 << 20);
+        let took = stream.run(&mut pair.net, Ns::from_secs(600));
+        assert!(stream.is_finished && stream.received == 32 << 20, "{:?}", stream.error);
+        let rate = (32_u64 << 20) as f64 * 8.0 / took.0 as f64;
+        assert!(rate > least, "{rate} Gbit/s at {per_million} ppm");
+        let sent = &pair.net.hosts[0].sent;
+        assert!(sent.cut > 0 && sent.pieces > 2 * sent.cut, "{} of {}", sent.cut, sent.pieces);
+        end(pair);
+    }
+}
+
 #[test]
 fn new_reno_recovers_as_well() {
     let config =
@@ -97,6 +115,11 @@ fn faults() -> impl Strategy<Value = Faults> {
     )
 }
 
+/// The largest segment that the outputs cut; 0 if they cut none.
+fn largest() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(0), Just(65_535), 0usize..10_000]
+}
+
 proptest! {
     /// I1 to I6 are asserted by the stacks on the way.
     #[test]
@@ -106,6 +129,7 @@ proptest! {
         total in 0u64..300_000,
         back in 0u64..300_000,
         (small, sack, timestamps, new_reno) in any::<(bool, bool, bool, bool)>(),
+        largest in largest(),
     ) {
         let buffer = if small { 8 << 10 } else { 256 << 10 };
         let config = Config {
@@ -119,6 +143,7 @@ proptest! {
             ..Config::default()
         };
         let mut pair = pair(config, Path::fast(RTT).with(faults), seed);
+        pair.net.hosts.iter_mut().for_each(|host| host.sent.largest = largest);
         let mut there = Stream::new((0, pair.client), (1, pair.server), total.max(1));
         let mut back = Stream::new((1, pair.server), (0, pair.client), back.max(1));
         let limit = pair.net.now + Ns::from_secs(20_000);

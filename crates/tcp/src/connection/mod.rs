@@ -1,11 +1,13 @@
 //! A connection: what is sent, what is received, and the timers (RFC 9293, section 3.3.1).
 //!
 //! The files: `segment` takes segments in, `handshake` those of opening ends, `ack` what acknowledgements say,
-//! `recovery` what is done about loss, `path` how large segments may be, `output` builds segments, `timers` says when,
-//! `sides` has the two directions, `rare` what few connections need, `user` is the application's side.
+//! `recovery` what is done about loss, `path` how large segments may be, `output` builds segments, `large` several at
+//! once, `timers` says when, `sides` has the two directions, `rare` what few connections need, `user` is the
+//! application's side.
 
 mod ack;
 mod handshake;
+mod large;
 mod output;
 mod path;
 mod rare;

@@ -10,9 +10,9 @@ use heddle_core::Ns;
 
 /// The part of the send buffer that a segment carries.
 #[derive(Clone, Copy)]
-struct Payload {
-    offset: u32,
-    length: u32,
+pub(super) struct Payload {
+    pub(super) offset: u32,
+    pub(super) length: u32,
 }
 
 const EMPTY: Payload = Payload { offset: 0, length: 0 };
@@ -63,6 +63,10 @@ impl Connection {
             return false;
         }
         self.restart_after_idle(cx);
+        // A probe is a segment, however much there is to send.
+        if length == mss && !is_forced && self.send_large(unsent, usable, cx, out) {
+            return true;
+        }
         let payload = Payload { offset: self.send.nxt - self.send.una, length };
         let push = if length > 0 && length == unsent { Flags::PSH } else { Flags(0) };
         self.send_data(payload, push, has_fin, cx, out)
@@ -81,24 +85,35 @@ impl Connection {
         if !self.emit(seq, payload, Flags::ACK.with(push).with(fin), cx, out) {
             return false;
         }
-        let length = payload.length as u16 + u16::from(has_fin);
+        self.note_sent(payload.length, has_fin, cx);
+        true
+    }
+
+    /// Notes that `payload` new bytes were sent, in segments that are full but for the last one.
+    pub(super) fn note_sent(&mut self, payload: u32, has_fin: bool, cx: &mut Context<'_>) {
         if self.send.board.is_empty() {
             self.timers.start(cx.now);
         }
-        self.send.board.push(Sent::new(seq, length, has_fin, cx.now));
-        self.send.nxt += u32::from(length);
+        let (mss, mut rest, mut is_first) = (u32::from(self.send.mss), payload, true);
+        while rest > 0 || core::mem::take(&mut is_first) {
+            let piece = rest.min(mss);
+            (rest, is_first) = (rest - piece, false);
+            let ends = has_fin && rest == 0;
+            let length = piece as u16 + u16::from(ends);
+            self.send.board.push(Sent::new(self.send.nxt, length, ends, cx.now));
+            self.send.nxt += u32::from(length);
+        }
         self.note_flight();
-        if payload.length < u32::from(self.send.mss) {
+        if payload == 0 || !payload.is_multiple_of(mss) {
             self.send.small = self.send.nxt;
         }
-        self.recovery.sent(u32::from(length));
+        self.recovery.sent(payload + u32::from(has_fin));
         if has_fin {
             self.send.fin = Fin::Sent;
         }
         if matches!(self.timers.alarm, Alarm::Off | Alarm::TailProbe | Alarm::WindowProbe) {
             self.set_alarm(cx);
         }
-        true
     }
 
     /// Remembers the most that was in flight in this round trip: a window is grown only if it was used (RFC 7661).
@@ -109,7 +124,7 @@ impl Connection {
     /// Whether a segment of `length` of the `unsent` bytes should wait: for more data, while another small segment is
     /// in flight (Nagle's algorithm, RFC 9293, section 3.7.4, in Minshall's form, as in Linux), or for a larger window
     /// (section 3.8.6.2.1).
-    fn is_too_small(&self, length: u32, unsent: u32) -> bool {
+    pub(super) fn is_too_small(&self, length: u32, unsent: u32) -> bool {
         let is_full = length >= u32::from(self.send.mss);
         let is_last =
             length == unsent && (self.send.nodelay || !self.send.small.is_after(self.send.una));
@@ -215,16 +230,15 @@ impl Connection {
         }
     }
 
-    /// Builds one segment. Returns false if the output has no room; then it is tried again.
-    fn emit(
+    /// The header of a segment with `payload` bytes, and whether SACK blocks that are due found room.
+    pub(super) fn header(
         &mut self,
         seq: Seq,
-        payload: Payload,
+        payload: u32,
         flags: Flags,
-        cx: &mut Context<'_>,
-        out: &mut impl Output,
-    ) -> bool {
-        let (options, is_complete) = self.options(payload.length, cx.now);
+        cx: &Context<'_>,
+    ) -> (Outgoing, bool) {
+        let (options, is_complete) = self.options(payload, cx.now);
         let header = Outgoing {
             source_port: self.tuple.local_port,
             destination_port: self.tuple.remote_port,
@@ -234,6 +248,19 @@ impl Connection {
             window: self.offer(cx),
             options,
         };
+        (header, is_complete)
+    }
+
+    /// Builds one segment. Returns false if the output has no room; then it is tried again.
+    fn emit(
+        &mut self,
+        seq: Seq,
+        payload: Payload,
+        flags: Flags,
+        cx: &mut Context<'_>,
+        out: &mut impl Output,
+    ) -> bool {
+        let (header, is_complete) = self.header(seq, payload.length, flags, cx);
         let head = header.length();
         let total = head + payload.length as usize;
         let flow = Flow::new(&self.tuple, Some(self.id));
@@ -252,7 +279,7 @@ impl Connection {
             head[16..18].copy_from_slice(&sum.finish().to_be_bytes());
         });
         if is_sent {
-            self.emitted(payload.length, is_complete, cx);
+            self.emitted(1, payload.length, is_complete, cx);
         } else {
             self.is_blocked = true;
             cx.counters.output_full += 1;
@@ -260,9 +287,15 @@ impl Connection {
         is_sent
     }
 
-    /// Notes what a segment told the other end.
-    fn emitted(&mut self, payload: u32, is_complete: bool, cx: &mut Context<'_>) {
-        cx.counters.segments_out += 1;
+    /// Notes what `segments` segments with `payload` bytes told the other end.
+    pub(super) fn emitted(
+        &mut self,
+        segments: u32,
+        payload: u32,
+        is_complete: bool,
+        cx: &mut Context<'_>,
+    ) {
+        cx.counters.segments_out += u64::from(segments);
         cx.counters.bytes_out += u64::from(payload);
         self.bytes.1 += u64::from(payload);
         self.receive.acked = self.receive.nxt;

@@ -1,7 +1,8 @@
 //! Two stacks on a seeded link in virtual time: the same seed gives the same run.
 
 use heddle_core::Ns;
-use heddle_tcp::{Config, Flow, Output, Secret, Stack, checksum};
+use heddle_tcp::wire::Flags;
+use heddle_tcp::{Config, Cut, Flow, Output, Secret, Stack, checksum};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, SocketAddr};
@@ -75,11 +76,16 @@ struct Frame {
 pub struct Sent {
     pub segments: Vec<(Flow, Vec<u8>)>,
     pub room: usize,
+    /// The largest segment that is taken to be cut; 0 if none is.
+    pub largest: usize,
+    /// Segments that were cut, and what of them.
+    pub cut: u64,
+    pub pieces: u64,
 }
 
 impl Default for Sent {
     fn default() -> Sent {
-        Sent { segments: Vec::new(), room: usize::MAX }
+        Sent { segments: Vec::new(), room: usize::MAX, largest: 0, cut: 0, pieces: 0 }
     }
 }
 
@@ -93,6 +99,54 @@ impl Output for Sent {
         self.segments.push((flow, bytes));
         true
     }
+
+    fn largest(&mut self, _: &Flow) -> usize {
+        if self.segments.len() < self.room { self.largest } else { 0 }
+    }
+
+    fn send_large(
+        &mut self,
+        flow: Flow,
+        length: usize,
+        cut: Cut,
+        write: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        assert!(length <= self.largest && cut.pieces(length) > 1, "{length} bytes, {cut:?}");
+        let mut bytes = vec![0xa5; length];
+        write(&mut bytes);
+        let pieces = pieces(&flow, &bytes, cut);
+        assert_eq!(pieces.len(), cut.pieces(length));
+        (self.cut, self.pieces) = (self.cut + 1, self.pieces + pieces.len() as u64);
+        self.segments.extend(pieces.into_iter().map(|piece| (flow, piece)));
+        true
+    }
+}
+
+/// Cuts a large segment, as the kernel and cards do.
+fn pieces(flow: &Flow, segment: &[u8], cut: Cut) -> Vec<Vec<u8>> {
+    let (source, destination) = (flow.local.ip(), flow.remote.ip());
+    let pseudo = |length| {
+        checksum::Sum::pseudo_header(source, destination, checksum::TCP, length).unfinished()
+    };
+    let (head, payload) = segment.split_at(cut.header.into());
+    assert_eq!(head[12] >> 4, (head.len() / 4) as u8, "the header's length");
+    assert_eq!(head[16..18], pseudo(segment.len()).to_be_bytes(), "the sum of the pseudo header");
+    let first = u32::from_be_bytes(head[4..8].try_into().unwrap());
+    let count = payload.len().div_ceil(cut.payload.into());
+    let piece = |(number, payload): (usize, &[u8])| {
+        let mut piece = [head, payload].concat();
+        let seq = first.wrapping_add(number as u32 * u32::from(cut.payload));
+        piece[4..8].copy_from_slice(&seq.to_be_bytes());
+        if number + 1 < count {
+            piece[13] &= !(Flags::PSH.0 | Flags::FIN.0);
+        }
+        let sum = pseudo(piece.len());
+        piece[16..18].copy_from_slice(&sum.to_be_bytes());
+        let sum = checksum::checksum(&piece);
+        piece[16..18].copy_from_slice(&sum.to_be_bytes());
+        piece
+    };
+    payload.chunks(cut.payload.into()).enumerate().map(piece).collect()
 }
 
 /// A stack with its outgoing direction.
