@@ -6,6 +6,8 @@
 //! of a queue share its umem and these two rings ([`XdpSocket::bind_many`]): the kernel refuses a second socket with
 //! its own umem. A socket gets only frames of its own queue.
 //!
+//! Frames that are larger than the interface takes go by a packet socket ([`Offload`]), if the socket is given one.
+//!
 //! - **I1** Every frame is in exactly one place: with the kernel to be filled or in a receive ring, with the kernel
 //!   to be sent, in reserve with a socket that will send, lent to a caller, or free (`frames::Account`).
 //! - **I2** The fill ring and the completion ring have room for all frames that can ever be in them. A receive ring
@@ -18,6 +20,7 @@
 mod frame;
 mod frames;
 mod memory;
+mod offload;
 mod pool;
 mod ring;
 mod sender;
@@ -25,6 +28,7 @@ mod socket;
 
 pub use frame::Frame;
 pub use frames::{FrameCounts, Full};
+pub use offload::{Offload, OffloadHandle, Segmentation};
 pub use ring::Pending;
 pub use sender::{Kicked, Sender, kick};
 pub use socket::{Copying, Counters, FrameAction, Options, XdpSocket};

@@ -10,6 +10,7 @@ use rustix::net::{SendFlags, send};
 
 use super::frame::lend;
 use super::frames::{FrameCounts, Full};
+use super::offload::Offload;
 use super::pool::Shared;
 use super::ring::Ring;
 
@@ -24,12 +25,14 @@ pub struct Sender {
     /// Free frames, so that the pool is locked once for several.
     reserve: Vec<u64>,
     pub(super) send_full: u64,
+    /// Where large frames go; `None` if they cannot be sent.
+    pub offload: Option<Offload>,
 }
 
 impl Sender {
     pub(super) fn new(transmit: Ring<XdpDesc>, shared: &Arc<Shared>) -> Self {
         let reserve = Vec::with_capacity(RESERVE);
-        Self { transmit, shared: Arc::clone(shared), reserve, send_full: 0 }
+        Self { transmit, shared: Arc::clone(shared), reserve, send_full: 0, offload: None }
     }
 
     /// Queues a packet of `length` bytes that `write` builds in its frame, from the Ethernet header on;

@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv}
 
 use super::frame::{Frame, lend};
 use super::frames::{FrameCounts, Full, Layout};
+use super::offload::Offload;
 use super::pool::{Shared, ring};
 use super::ring::{Pending, Ring};
 use super::sender::{Kicked, Sender, kick};
@@ -245,6 +246,12 @@ impl XdpSocket {
         }
         pool.refill();
         pool.needs_wakeup()
+    }
+
+    /// Returns where large frames go, if they can be sent.
+    #[must_use]
+    pub fn offload(&self) -> Option<&Offload> {
+        self.sender.offload.as_ref()
     }
 
     /// Returns the part that sends.
