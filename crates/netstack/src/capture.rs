@@ -4,7 +4,7 @@
 //! disk. Frames for which the queue has no room are missing from the file, and counted.
 
 use crate::pcap::{Direction, InterfaceId, PcapWriter};
-use crate::wire::Transmit;
+use crate::wire::{Segmentation, Transmit};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::sync::Arc;
@@ -103,13 +103,40 @@ pub(crate) struct Tap<'a, T> {
 impl<T: Transmit> Transmit for Tap<'_, T> {
     #[inline]
     fn send_with(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> bool {
-        let capture = self.capture;
-        self.transmit.send_with(length, |frame| {
-            write(frame);
-            if let Some(capture) = capture {
-                capture.record(Direction::Sent, frame);
-            }
-        })
+        self.transmit.send_with(length, recorded(self.capture, write))
+    }
+
+    fn largest(&mut self) -> usize {
+        self.transmit.largest()
+    }
+
+    fn send_large(
+        &mut self,
+        how: Segmentation,
+        length: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        self.transmit.send_large(how, length, recorded(self.capture, write))
+    }
+
+    #[inline]
+    fn batch(&self) -> Option<u16> {
+        self.transmit.batch()
+    }
+
+    fn send_behind(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> bool {
+        self.transmit.send_behind(length, recorded(self.capture, write))
+    }
+}
+
+/// Returns a function that writes a frame with `write` and records it.
+#[inline]
+fn recorded(capture: Option<&Capture>, write: impl FnOnce(&mut [u8])) -> impl FnOnce(&mut [u8]) {
+    move |frame| {
+        write(frame);
+        if let Some(capture) = capture {
+            capture.record(Direction::Sent, frame);
+        }
     }
 }
 

@@ -265,7 +265,7 @@ fn open_lanes(
     let sockets = xsk::Options { frames, frame_size: FRAME, copying };
     let mut wires: Vec<Vec<XskWire>> = (0..lanes).map(|_| Vec::new()).collect();
     for queue in 0..queues {
-        let opened = open_queue(interface, queue, lanes, &sockets)?;
+        let opened = open_queue(interface, queue, lanes, &sockets, options.offload)?;
         for (lane, wire) in opened.into_iter().enumerate() {
             steering.put_socket(lane as u32, queue, wire.as_fd()).map_err(NetError::Socket)?;
             wires[lane].push(wire);

@@ -56,6 +56,8 @@ pub struct Options {
     pub mode: Mode,
     /// `rto-min=`: the shortest retransmission timeout of TCP connections.
     pub rto_min: Ns,
+    /// `offload=`: whether the kernel cuts large TCP segments where it copies frames: `on`, the default, or `off`.
+    pub offload: bool,
 }
 
 /// How long a worker without work looks for frames before it sleeps.
@@ -114,6 +116,7 @@ impl Options {
             pcap: None,
             mode: Mode::Auto,
             rto_min: RTO_MIN,
+            offload: true,
         }
     }
 
@@ -126,9 +129,10 @@ impl Options {
             "pcap" => self.pcap = Some(value.to_owned()),
             "mode" => self.mode = value.parse()?,
             "rto-min" => self.rto_min = rto_min(value)?,
+            "offload" => self.offload = on_or_off(key, value)?,
             _ => {
                 return wrong(format!(
-                    "there is no option `{key}`; there are policy, spin, frames, allow, pcap, mode and rto-min"
+                    "there is no option `{key}`; there are policy, spin, frames, allow, pcap, mode, rto-min and offload"
                 ));
             }
         }
@@ -140,6 +144,14 @@ fn frames(value: &str) -> Result<u32, OptionsError> {
     match value.parse::<u32>() {
         Ok(frames) if frames.is_power_of_two() && (64..=65_536).contains(&frames) => Ok(frames),
         _ => wrong(format!("`frames={value}`: not a power of two from 64 to 65536")),
+    }
+}
+
+fn on_or_off(key: &str, value: &str) -> Result<bool, OptionsError> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => wrong(format!("`{key}={value}`: neither on nor off")),
     }
 }
 
@@ -230,13 +242,15 @@ mod tests {
     #[test]
     fn options_are_read() {
         assert_eq!(parse("xdp:eth0"), Ok(Options::new("eth0")));
-        let text = "xdp:eth0,spin=forever,frames=256,allow=10.0.0.0/8,allow=fd00::/8,mode=native,rto-min=5ms";
+        let text = "xdp:eth0,spin=forever,frames=256,allow=10.0.0.0/8,allow=fd00::/8,mode=native,rto-min=5ms,\
+                    offload=off";
         let expected = Options {
             spin: Spin::Forever,
             frames: Some(256),
             allow: vec!["10.0.0.0/8".to_owned(), "fd00::/8".to_owned()],
             mode: Mode::Native,
             rto_min: Ns::from_ms(5),
+            offload: false,
             ..Options::new("eth0")
         };
         assert_eq!(parse(text), Ok(expected));
@@ -257,6 +271,7 @@ mod tests {
         says("xdp:eth0,spin=long", "neither a time");
         says("xdp:eth0,frames=100", "power of two");
         says("xdp:eth0,rto-min=1us", "not a time from 1ms to 60s");
+        says("xdp:eth0,offload=yes", "neither on nor off");
         says("xdp:eth0,mtu=1", "there is no option `mtu`");
         says("dpdk:0", "no DPDK");
     }

@@ -3,7 +3,7 @@
 mod memory;
 mod xsk;
 
-pub use heddle_xsk::FrameCounts;
+pub use heddle_xsk::{FrameCounts, Segmentation};
 pub use memory::{MemoryHandle, MemoryWire, pair};
 pub use xsk::{OpenError, XskHandle, XskWire, open_queue};
 
@@ -14,6 +14,33 @@ pub trait Transmit {
     /// Queues a frame of `length` bytes that `write` builds in place, from the Ethernet header on. Returns false if too
     /// many wait to be sent, or if it is too long.
     fn send_with(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> bool;
+
+    /// Returns the bytes of the largest frame that [`Transmit::send_large`] takes now; 0, the default, is none.
+    fn largest(&mut self) -> usize {
+        0
+    }
+
+    /// As [`Transmit::send_with`], for a frame with a TCP segment that is cut as `how` says.
+    fn send_large(
+        &mut self,
+        how: Segmentation,
+        length: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let _ = (how, length, write);
+        false
+    }
+
+    /// Returns the number of the batch of large frames that wait to be sent, if any do.
+    #[inline]
+    fn batch(&self) -> Option<u16> {
+        None
+    }
+
+    /// As [`Transmit::send_with`], behind the large frames that wait: others may overtake these.
+    fn send_behind(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> bool {
+        self.send_with(length, write)
+    }
 }
 
 /// Frames in and out. One thread at a time uses it; what others may do is its [`Handle`].
@@ -68,6 +95,8 @@ pub struct Losses {
     pub no_empty_frame: u64,
     /// Not sent because too many waited to be sent.
     pub send_full: u64,
+    /// Large frames, and frames behind them, that the kernel refused to send.
+    pub refused: u64,
     /// Invalid descriptors, from or to the kernel.
     pub invalid: u64,
 }
@@ -80,6 +109,7 @@ impl Losses {
             ("receive_full", self.receive_full),
             ("no_empty_frame", self.no_empty_frame),
             ("send_full", self.send_full),
+            ("refused", self.refused),
             ("invalid", self.invalid),
         ]
         .into_iter()
@@ -92,6 +122,7 @@ impl std::ops::AddAssign for Losses {
         self.receive_full += other.receive_full;
         self.no_empty_frame += other.no_empty_frame;
         self.send_full += other.send_full;
+        self.refused += other.refused;
         self.invalid += other.invalid;
     }
 }

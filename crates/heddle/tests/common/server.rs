@@ -214,6 +214,7 @@ fn counters(runtime: &Runtime) {
     let mut tcp = heddle::netstack::TcpCounters::default();
     let mut losses = heddle::netstack::wire::Losses::default();
     let (mut connections, mut records, mut unroutable, mut received) = (0, 0, 0, 0);
+    let mut large = 0;
     let mut frames = heddle::netstack::wire::FrameCounts::default();
     for lane in net.lanes() {
         let snapshot = lane.counters();
@@ -221,6 +222,7 @@ fn counters(runtime: &Runtime) {
         losses += snapshot.losses;
         unroutable += snapshot.packets.tcp_unroutable;
         received += snapshot.packets.frames;
+        large += snapshot.packets.tcp_large;
         bad_checksum += snapshot.packets.bad_checksum;
         strays += snapshot.packets.strays_taken;
         frames += lane.frames();
@@ -236,6 +238,7 @@ fn counters(runtime: &Runtime) {
         ("receive_full", losses.receive_full),
         ("no_empty_frame", losses.no_empty_frame),
         ("send_full", losses.send_full),
+        ("refused", losses.refused),
         ("invalid", losses.invalid),
     ];
     lost.iter().for_each(|(name, count)| println!("lost_{name}={count}"));
@@ -245,6 +248,7 @@ fn counters(runtime: &Runtime) {
         ("records", records),
         ("unroutable", unroutable),
         ("received", received),
+        ("large", large),
     ];
     rest.iter().for_each(|(name, count)| println!("{name}={count}"));
     let frames = [

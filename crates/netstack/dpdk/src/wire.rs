@@ -117,6 +117,7 @@ impl Wire for DpdkWire {
             no_empty_frame: stats.no_buffer,
             send_full: self.sender.full,
             invalid: self.parts,
+            ..Losses::default()
         }
     }
 }

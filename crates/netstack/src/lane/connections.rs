@@ -5,9 +5,9 @@ use crate::control::Mac;
 use crate::packet::{Path, TCP};
 use crate::paths::{Paths, Way};
 use crate::tcp::TcpListener;
-use crate::wire::Transmit;
+use crate::wire::{Segmentation, Transmit};
 use heddle_core::Ns;
-use heddle_tcp::{ConnectionId, Event, Flow, ListenError, ListenerId, Output, Stack};
+use heddle_tcp::{ConnectionId, Cut, Event, Flow, ListenError, ListenerId, Output, Stack};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ struct Entry {
     token: u64,
     /// The neighbour by way of which its segments go, as of `generation`.
     to: Mac,
+    /// The batch of its last large segment: what follows that must not overtake it.
+    batch: u16,
     /// The number of the kernel's snapshot, plus 1; 0 if there was none yet.
     generation: u64,
 }
@@ -72,6 +74,21 @@ impl<T: Transmit> Segments<'_, T> {
     }
 }
 
+impl<T: Transmit> Segments<'_, T> {
+    /// Returns the path of a segment to `to`.
+    fn path(&self, flow: &Flow, to: Mac) -> Path {
+        let (source, destination) = (flow.local.ip(), flow.remote.ip());
+        Path { from: self.paths.mac(), to, source, destination }
+    }
+
+    /// Returns whether a large segment of the connection waits to be sent.
+    #[inline]
+    fn is_behind(&self, flow: &Flow) -> bool {
+        let Some(batch) = self.transmit.batch() else { return false };
+        flow.connection.is_some_and(|id| self.known[id.index()].batch == batch)
+    }
+}
+
 impl<T: Transmit> Output for Segments<'_, T> {
     fn send(&mut self, flow: Flow, length: usize, write: impl FnOnce(&mut [u8])) -> bool {
         let Some(to) = self.neighbour(&flow) else {
@@ -79,11 +96,50 @@ impl<T: Transmit> Output for Segments<'_, T> {
             self.counters.tcp_unroutable += 1;
             return true;
         };
-        let (source, destination) = (flow.local.ip(), flow.remote.ip());
-        let path = Path { from: self.paths.mac(), to, source, destination };
-        let sent =
-            self.transmit.send_with(path.frame(length), |frame| write(path.write(frame, TCP)));
+        let path = self.path(&flow, to);
+        let write = |frame: &mut [u8]| write(path.write(frame, TCP));
+        let sent = if self.is_behind(&flow) {
+            self.transmit.send_behind(path.frame(length), write)
+        } else {
+            self.transmit.send_with(path.frame(length), write)
+        };
         self.counters.tcp_sent += u64::from(sent);
+        sent
+    }
+
+    fn largest(&mut self, flow: &Flow) -> usize {
+        let room = self.transmit.largest();
+        // Without a neighbour segments are lost, one by one.
+        match if room > 0 { self.neighbour(flow) } else { None } {
+            Some(to) => room.saturating_sub(self.path(flow, to).headers()),
+            None => 0,
+        }
+    }
+
+    fn send_large(
+        &mut self,
+        flow: Flow,
+        length: usize,
+        cut: Cut,
+        write: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let Some(to) = self.neighbour(&flow) else { return false };
+        let path = self.path(&flow, to);
+        let how = Segmentation {
+            is_v6: path.destination.is_ipv6(),
+            before: path.headers() as u16,
+            header: cut.header,
+            payload: cut.payload,
+        };
+        let write = |frame: &mut [u8]| write(path.write(frame, TCP));
+        let sent = self.transmit.send_large(how, path.frame(length), write);
+        if sent {
+            self.counters.tcp_large += 1;
+            self.counters.tcp_sent += cut.pieces(length) as u64;
+            if let (Some(id), Some(batch)) = (flow.connection, self.transmit.batch()) {
+                self.known[id.index()].batch = batch;
+            }
+        }
         sent
     }
 }

@@ -40,6 +40,8 @@ counters! {
     tcp_received,
     /// TCP segments that were sent.
     tcp_sent,
+    /// Large segments, of which the kernel, or the device, made several of these.
+    tcp_large,
     /// TCP segments dropped because their neighbour is not known, or the interface does not lead to them.
     tcp_unroutable,
     /// Segments of connections of this lane that came to another.

@@ -199,6 +199,39 @@ fn an_unknown_neighbour_is_answered_by_way_of_its_frame() {
     assert!(listener.is_pending(0));
 }
 
+/// A stream leaves in large segments, whose pieces the other end takes as any.
+#[test]
+fn large_segments_are_cut_on_their_way() {
+    for (family, server, client) in
+        [("v4", "10.0.0.2:80", "10.0.0.1:5000"), ("v6", "[fd00::2]:80", "[fd00::1]:5000")]
+    {
+        let (near, mut far) = pair();
+        far.cut_large_frames();
+        let ((one, _), (two, _)) = (host(1, near), host(2, far));
+        let listener = Arc::new(TcpListener::new(at(server), 1, Token(20)));
+        let id = two.listen(&listener, 16).unwrap();
+        let client = one.connect(NOW, at(client), at(server), 1500).result.unwrap();
+        let turn = || [&two, &one, &two].map(poll);
+        turn();
+        let server = two.accept(NOW, id).unwrap();
+        let text: Vec<u8> = (0..200_000_u32).map(|at| (at * 31 % 251) as u8).collect();
+        let (mut sent, mut received) = (0, Vec::new());
+        let mut buf = vec![0; 65_536];
+        for _ in 0..1_000 {
+            let rest = std::iter::once(&text[sent..]);
+            sent += two.write(NOW, server.id, rest).result.unwrap_or(0);
+            turn();
+            let count = one.read(NOW, client, &mut buf).result.unwrap_or(0);
+            received.extend_from_slice(&buf[..count]);
+        }
+        assert!(received == text, "{family}: {} of {} bytes", received.len(), text.len());
+        let packets = two.counters().packets;
+        assert!(packets.tcp_large > 0 && packets.tcp_sent > 2 * packets.tcp_large, "{family}");
+        assert_eq!((one.counters().packets.bad_checksum, one.counters().packets.malformed), (0, 0));
+        assert_eq!(one.counters().packets.tcp_large, 0, "the other end has no offload");
+    }
+}
+
 /// Those that look at a lane hold its lock for a few connections at a time (I1).
 #[test]
 fn connections_are_listed_in_steps() {

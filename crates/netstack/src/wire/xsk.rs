@@ -1,11 +1,14 @@
 //! AF_XDP sockets.
 
-use super::{FrameCounts, Handle, Losses, Transmit, Wire};
-use heddle_xsk::{self as xsk, Kicked, Options, Pending, Sender, XdpSocket};
+use super::{FrameCounts, Handle, Losses, Segmentation, Transmit, Wire};
+use heddle_xsk::{
+    self as xsk, Kicked, Offload, OffloadHandle, Options, Pending, Sender, XdpSocket,
+};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// One lane's AF_XDP socket on one receive queue.
@@ -14,6 +17,8 @@ pub struct XskWire {
     socket: XdpSocket,
     /// The socket's descriptor again, for handles.
     shared: Arc<OwnedFd>,
+    /// It has published frames of AF_XDP since the last kick.
+    has_frames: Arc<AtomicBool>,
 }
 
 /// The handle of an [`XskWire`].
@@ -21,10 +26,15 @@ pub struct XskWire {
 pub struct XskHandle {
     pending: Pending,
     socket: Arc<OwnedFd>,
+    has_frames: Arc<AtomicBool>,
+    offload: Option<OffloadHandle>,
 }
 
 /// Most calls that send one batch. A call sends 32 frames at least.
 const MAX_KICKS: u32 = 64;
+
+/// Bytes of large frames that may wait in the kernel, of each socket: what a few connections have in flight.
+const WAITING: i32 = 4 << 20;
 
 /// How often, and how far apart, a busy queue is tried again: its former owner's memory is released some milliseconds
 /// after that has ended.
@@ -61,7 +71,7 @@ pub enum OpenError {
 }
 
 /// Opens a socket for each of `lanes` on receive queue `queue` of the interface with this index. They share the memory
-/// of the queue.
+/// of the queue. With `offload` those in copy mode send large frames, if the kernel lets them.
 ///
 /// # Errors
 /// See [`OpenError`].
@@ -70,12 +80,18 @@ pub fn open_queue(
     queue: u32,
     lanes: u32,
     options: &Options,
+    offload: bool,
 ) -> Result<Vec<XskWire>, OpenError> {
     let sockets = bind(interface, queue, lanes, options)
         .map_err(|error| reason(error, queue, lanes, options))?;
-    let wires = sockets.into_iter().map(|socket| {
+    let wires = sockets.into_iter().map(|mut socket| {
+        // Without copies frames cost the kernel little.
+        if offload && !socket.is_zero_copy()? {
+            let packets = heddle_sys::packet::sender(interface, WAITING);
+            socket.sender().offload = packets.ok().map(Offload::new);
+        }
         let shared = Arc::new(socket.as_fd().try_clone_to_owned()?);
-        Ok(XskWire { socket, shared })
+        Ok(XskWire { socket, shared, has_frames: Arc::default() })
     });
     wires.collect::<io::Result<_>>().map_err(|error| OpenError::Kernel(queue, error))
 }
@@ -112,6 +128,28 @@ impl Transmit for Sender {
     fn send_with(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> bool {
         Sender::send_with(self, length, write).is_ok()
     }
+
+    fn largest(&mut self) -> usize {
+        self.offload.as_mut().map_or(0, Offload::room)
+    }
+
+    fn send_large(
+        &mut self,
+        how: Segmentation,
+        length: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        self.offload.as_mut().is_some_and(|offload| offload.push(length, Some(how), write))
+    }
+
+    #[inline]
+    fn batch(&self) -> Option<u16> {
+        self.offload.as_ref().and_then(Offload::batch)
+    }
+
+    fn send_behind(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> bool {
+        self.offload.as_mut().is_some_and(|offload| offload.push(length, None, write))
+    }
 }
 
 impl Wire for XskWire {
@@ -128,20 +166,32 @@ impl Wire for XskWire {
     }
 
     fn publish(&mut self) -> u32 {
-        self.socket.publish()
+        let frames = self.socket.publish();
+        if frames > 0 {
+            self.has_frames.store(true, Ordering::Release);
+        }
+        let offload = self.socket.sender().offload.as_mut();
+        frames + u32::from(offload.is_some_and(Offload::publish))
     }
 
     fn handle(&self) -> XskHandle {
-        XskHandle { pending: self.socket.pending(), socket: Arc::clone(&self.shared) }
+        XskHandle {
+            pending: self.socket.pending(),
+            socket: Arc::clone(&self.shared),
+            has_frames: Arc::clone(&self.has_frames),
+            offload: self.socket.offload().map(Offload::handle),
+        }
     }
 
     fn losses(&self) -> Losses {
         let counters = self.socket.counters().unwrap_or_default();
+        let (full, refused) = self.socket.offload().map_or((0, 0), Offload::losses);
         Losses {
             dropped: counters.dropped,
             receive_full: counters.receive_full,
             no_empty_frame: counters.no_empty_frame,
-            send_full: counters.send_full,
+            send_full: counters.send_full + full,
+            refused,
             invalid: counters.invalid,
         }
     }
@@ -163,11 +213,19 @@ impl Handle for XskHandle {
         self.pending.is_ready()
     }
 
+    /// Those of AF_XDP first: what comes after a large frame of its connection is queued behind that.
     fn kick(&self) -> bool {
+        let most = if self.has_frames.swap(false, Ordering::AcqRel) { MAX_KICKS } else { 0 };
         // An interface that is down or gone sends nothing: the frames are lost, as on a cable that is pulled.
-        let mut kicks =
-            (0..MAX_KICKS).map(|_| xsk::kick(self.socket.as_fd()).unwrap_or(Kicked::All));
-        kicks.find(|kicked| *kicked != Kicked::More).unwrap_or(Kicked::Later) == Kicked::Later
+        let mut kicks = (0..most).map(|_| xsk::kick(self.socket.as_fd()).unwrap_or(Kicked::All));
+        let is_left = most > 0 && kicks.find(|kicked| *kicked != Kicked::More) != Some(Kicked::All);
+        if is_left {
+            self.has_frames.store(true, Ordering::Release);
+        }
+        if let Some(offload) = &self.offload {
+            offload.kick();
+        }
+        is_left
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -6,7 +6,7 @@ use crate::sources::lanes::Counted;
 /// What is lost by a lane, by the groups of its counters.
 const LOST: [(&str, &[&str]); 2] = [
     ("packets", &["malformed", "bad_checksum", "udp_full", "tcp_unroutable", "strays_lost"]),
-    ("losses", &["dropped", "receive_full", "send_full", "invalid"]),
+    ("losses", &["dropped", "receive_full", "send_full", "refused", "invalid"]),
 ];
 
 /// Returns the lanes of a process on one interface as a service. Inputs are frames.
