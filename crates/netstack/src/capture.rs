@@ -106,6 +106,10 @@ impl<T: Transmit> Transmit for Tap<'_, T> {
         self.transmit.send_with(length, recorded(self.capture, write))
     }
 
+    fn has_large(&self) -> bool {
+        self.transmit.has_large()
+    }
+
     fn largest(&mut self) -> usize {
         self.transmit.largest()
     }

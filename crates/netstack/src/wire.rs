@@ -15,6 +15,11 @@ pub trait Transmit {
     /// many wait to be sent, or if it is too long.
     fn send_with(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> bool;
 
+    /// Returns whether it takes large frames, now or later.
+    fn has_large(&self) -> bool {
+        false
+    }
+
     /// Returns the bytes of the largest frame that [`Transmit::send_large`] takes now; 0, the default, is none.
     fn largest(&mut self) -> usize {
         0

@@ -126,6 +126,37 @@ fn silence_makes_it_smaller() {
     assert_eq!(peer.numbers().len(), 10);
 }
 
+/// Acknowledgements that come together let one segment go.
+#[test]
+fn what_several_acknowledgements_allow_is_gathered() {
+    let (mut peer, id) = accepted(65_535, few_options());
+    peer.write(id, 40 * MSS);
+    assert_eq!(peer.numbers().len(), 10);
+    peer.stack.set_gathering(true);
+    for segment in 1..=5 {
+        peer.ack(1, segment * 2000 + 1);
+        assert!(peer.take().is_empty());
+    }
+    peer.data(1, 10_001, b"an acknowledgement is due, too");
+    peer.data(31, 10_001, b"at once");
+    peer.stack.set_gathering(false);
+    assert!(peer.stack.needs_flush());
+    let now = peer.now;
+    peer.stack.flush(now, &mut peer.sent);
+    let segments = peer.take();
+    assert_eq!((segments.len(), cut(&peer)), (20, (2, 30)), "slow start: twice the window");
+    assert!(segments.iter().all(|one| one.header.ack.0 == common::peer::IRS + 38));
+    assert!(!peer.stack.needs_flush());
+    // Of less than a segment nothing is to be gained.
+    peer.ack(38, 30_001);
+    assert_eq!(peer.numbers().len(), 10);
+    peer.ack(38, 40_001);
+    peer.stack.set_gathering(true);
+    peer.data(38, 40_001, b"a request");
+    peer.write(id, 100);
+    assert_eq!(peer.numbers(), [(40_001, 100)]);
+}
+
 #[test]
 fn a_full_output_takes_none() {
     let (mut peer, id) = accepted(65_535, few_options());

@@ -9,7 +9,7 @@ use crate::paths::Routes;
 use crate::pcap::Direction;
 use crate::tcp::TcpListener;
 use crate::udp::UdpSocket;
-use crate::wire::{FrameCounts, Losses, Wire};
+use crate::wire::{FrameCounts, Losses, Transmit as _, Wire};
 use heddle_core::Ns;
 use heddle_tcp::{ConnectionId, ListenError, ListenerId, Stack};
 use std::net::SocketAddr;
@@ -38,6 +38,9 @@ impl<W: Wire> Inner<W> {
 
     pub(super) fn poll(&mut self, now: Ns, woken: &mut Woken) -> usize {
         let (count, mut frames) = (self.wires.len(), 0);
+        // What these frames acknowledge makes room for large segments, if all of it is known.
+        let gathers = self.wires[self.home].transmit().has_large();
+        self.host.connections.stack.set_gathering(gathers);
         for _ in 0..count {
             let (host, capture) = (&mut self.host, self.capture.as_ref());
             let wire = &mut self.wires[self.next];
@@ -53,6 +56,7 @@ impl<W: Wire> Inner<W> {
             self.next = (self.next + 1) % count;
         }
         self.with_stack(|stack, out| {
+            stack.set_gathering(false);
             if stack.next_deadline().is_some_and(|deadline| deadline <= now) {
                 stack.advance(now, out);
             }

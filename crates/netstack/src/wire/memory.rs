@@ -68,6 +68,10 @@ impl Transmit for MemorySender {
         true
     }
 
+    fn has_large(&self) -> bool {
+        self.cuts
+    }
+
     fn largest(&mut self) -> usize {
         if self.cuts { usize::from(u16::MAX) } else { 0 }
     }

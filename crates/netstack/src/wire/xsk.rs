@@ -129,6 +129,10 @@ impl Transmit for Sender {
         Sender::send_with(self, length, write).is_ok()
     }
 
+    fn has_large(&self) -> bool {
+        self.offload.is_some()
+    }
+
     fn largest(&mut self) -> usize {
         self.offload.as_mut().map_or(0, Offload::room)
     }

@@ -41,6 +41,8 @@ pub struct Context<'a> {
     pub config: &'a Config,
     pub pool: &'a mut Pool,
     pub counters: &'a mut Counters,
+    /// What acknowledgements let go waits for [`flush`](crate::Stack::flush).
+    pub gathers: bool,
 }
 
 /// What both ends agreed on.
@@ -73,7 +75,7 @@ pub struct Connection {
     pub is_queued: bool,
     /// It is in the list of writers that wait for memory.
     pub is_starved: bool,
-    /// The output refused a segment.
+    /// The output refused a segment, or what may be sent is gathered.
     pub is_blocked: bool,
     /// Segments lead to it.
     pub is_registered: bool,

@@ -112,6 +112,7 @@ pub struct Stack {
     starved: VecDeque<ConnectionId>,
     resets: Budget,
     answers: Budget,
+    gathers: bool,
 }
 
 impl Stack {
@@ -138,6 +139,7 @@ impl Stack {
             starved: VecDeque::new(),
             resets: Budget::default(),
             answers: Budget::default(),
+            gathers: false,
         }
     }
 
@@ -195,10 +197,18 @@ impl Stack {
         f: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
     ) -> Option<R> {
         let connection = self.connections.get_mut(index)?;
-        let Stack { config, pool, counters, .. } = self;
-        let result = f(connection, &mut Context { now, config, pool, counters });
+        let Stack { config, pool, counters, gathers, .. } = self;
+        let gathers = *gathers;
+        let result = f(connection, &mut Context { now, config, pool, counters, gathers });
         self.settle(index, now);
         Some(result)
+    }
+
+    /// While this is set, more data than a segment waits for [`flush`](Self::flush): what several acknowledgements let
+    /// go can then leave as one. It is for the time of a batch of segments, after which the caller unsets it and
+    /// flushes.
+    pub fn set_gathering(&mut self, is_gathering: bool) {
+        self.gathers = is_gathering;
     }
 
     /// Sends what an [`Output`] had refused. Stops at the first refusal.
@@ -214,7 +224,7 @@ impl Stack {
         }
     }
 
-    /// Whether an [`Output`] refused something that is still to be sent.
+    /// Whether an [`Output`] refused something that is still to be sent, or something was gathered.
     pub fn needs_flush(&self) -> bool {
         !self.blocked.is_empty()
     }

@@ -75,7 +75,7 @@ impl Stack {
         let index = self.connections.next_index();
         let id = ConnectionId { index, generation: self.connections.generation(index) };
         let Stack { config, pool, counters, .. } = self;
-        let mut connection = make(id, &Context { now, config, pool, counters });
+        let mut connection = make(id, &Context { now, config, pool, counters, gathers: false });
         connection.is_registered = true;
         let stored = self.connections.insert(connection);
         debug_assert_eq!(stored, index, "the slab gives the index that it announced");

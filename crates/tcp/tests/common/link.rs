@@ -261,12 +261,19 @@ impl Net {
         };
         self.now = self.now.max(next);
         for index in 0..2 {
+            // As a lane does with the frames that it takes at once.
+            for host in &mut self.hosts {
+                host.stack.set_gathering(host.sent.largest > 0);
+            }
             while self.hosts[index].under_way.peek().is_some_and(|f| f.0.arrives <= self.now) {
                 let Reverse(frame) = self.hosts[index].under_way.pop().expect("it was there");
                 self.deliver(1 - index, &frame);
             }
-            self.on(index, |stack, now, out| stack.advance(now, out));
-            self.on(index, |stack, now, out| stack.flush(now, out));
+            self.hosts.iter_mut().for_each(|host| host.stack.set_gathering(false));
+            for host in 0..2 {
+                self.on(host, |stack, now, out| stack.advance(now, out));
+                self.on(host, |stack, now, out| stack.flush(now, out));
+            }
         }
         true
     }
