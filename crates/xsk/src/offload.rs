@@ -174,7 +174,7 @@ impl Offload {
             return LARGEST;
         }
         state.is_missing = true;
-        self.open.as_ref().map_or(0, Buffer::room)
+        self.open.as_ref().or(state.queue.back()).map_or(0, Buffer::room)
     }
 
     /// Returns the number of the present batch if frames wait to be sent: who has frames in it and wants these to stay
@@ -217,6 +217,11 @@ impl Offload {
             self.batch = self.batch.wrapping_add(1);
         }
         let mut state = self.shared.state();
+        // A buffer that was published and waits for its kick is filled up first.
+        if self.open.is_none() && state.queue.back().is_some_and(|last| length <= last.room()) {
+            self.open = state.queue.pop_back();
+            return true;
+        }
         let Some(empty) = state.free.pop() else {
             state.is_missing = true;
             return false;
@@ -379,6 +384,20 @@ mod tests {
         }
         assert!(!offload.push(1, None, |_| ()), "nor are there more small ones");
         assert_eq!(offload.room(), 0);
+    }
+
+    #[test]
+    fn a_buffer_that_waits_is_filled_up() {
+        let (mut offload, far) = with_buffer();
+        for number in 0..FRAMES as u8 {
+            assert!(offload.push(100, None, |frame| frame.fill(number)), "there is one buffer");
+            assert!(offload.publish());
+        }
+        assert_eq!((offload.room(), offload.batch()), (0, Some(1)));
+        offload.handle().kick();
+        for number in 0..FRAMES as u8 {
+            assert_eq!(next(&far).unwrap()[VIRTIO..], [number; 100]);
+        }
     }
 
     #[test]
