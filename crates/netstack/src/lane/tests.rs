@@ -219,7 +219,7 @@ fn large_segments_are_cut_on_their_way() {
         let mut buf = vec![0; 65_536];
         for _ in 0..1_000 {
             let rest = std::iter::once(&text[sent..]);
-            sent += two.write(NOW, server.id, rest).result.unwrap_or(0);
+            sent += two.write(NOW, server.id, rest, false).result.unwrap_or(0);
             turn();
             let count = one.read(NOW, client, &mut buf).result.unwrap_or(0);
             received.extend_from_slice(&buf[..count]);

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::task::{Entity, EntityRef};
 use crate::threads;
 use crate::worker::{self, Worker};
-use heddle_core::{CpuId, CpuSet, Ns, Policy};
+use heddle_core::{CpuId, CpuSet, Policy};
 use heddle_sys::thread;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
