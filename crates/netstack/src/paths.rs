@@ -36,6 +36,8 @@ pub(crate) struct Paths {
     routes: Arc<dyn Routes>,
     snapshot: Arc<Snapshot>,
     generation: u64,
+    /// The last packet's source, destination and way, if that is sure to be the next one's: many send to one.
+    last: Option<(IpAddr, IpAddr, Way)>,
 }
 
 /// How a packet is sent to a destination.
@@ -53,7 +55,7 @@ impl Paths {
     pub(crate) fn new(routes: Arc<dyn Routes>) -> Paths {
         let generation = routes.generation();
         let snapshot = routes.snapshot();
-        Paths { routes, snapshot, generation }
+        Paths { routes, snapshot, generation, last: None }
     }
 
     /// Returns the latest snapshot. It may be newer than its number here, and is then fetched once more.
@@ -63,6 +65,7 @@ impl Paths {
         if generation != self.generation {
             self.generation = generation;
             self.snapshot = self.routes.snapshot();
+            self.last = None;
         }
         &self.snapshot
     }
@@ -74,23 +77,34 @@ impl Paths {
 
     /// Returns how packets from `source` (unspecified: the route's choice) get to `destination`.
     pub(crate) fn find(&mut self, source: IpAddr, destination: IpAddr) -> Way {
-        let snapshot = self.snapshot();
+        self.snapshot();
+        match self.last {
+            Some((from, to, way)) if (from, to) == (source, destination) => way,
+            _ => self.look_up(source, destination),
+        }
+    }
+
+    fn look_up(&mut self, asked: IpAddr, destination: IpAddr) -> Way {
+        let snapshot = &self.snapshot;
         let Route::Interface { next_hop, source: preferred, mtu } = snapshot.next_hop(destination)
         else {
             return Way::Kernel;
         };
-        let source = if source.is_unspecified() { preferred } else { source };
+        let source = if asked.is_unspecified() { preferred } else { asked };
         if source.is_ipv4() != destination.is_ipv4() {
             return Way::Kernel;
         }
         match snapshot.neighbour(next_hop) {
             Some(to) => {
                 let path = Path { from: snapshot.mac(), to, source, destination };
-                if !snapshot.is_maintained(next_hop) {
+                let way = Way::Lane { path, mtu };
+                if snapshot.is_maintained(next_hop) {
+                    self.last = Some((asked, destination, way));
+                } else {
                     // The kernel sees none of our packets: it would not verify that the neighbour is still there.
                     self.routes.resolve(next_hop);
                 }
-                Way::Lane { path, mtu }
+                way
             }
             None => {
                 self.routes.resolve(next_hop);
