@@ -68,6 +68,8 @@ fn large_segments_are_lost_piece_by_piece() {
         assert!(rate > least, "{rate} Gbit/s at {per_million} ppm");
         let sent = &pair.net.hosts[0].sent;
         assert!(sent.cut > 0 && sent.pieces > 2 * sent.cut, "{} of {}", sent.cut, sent.pieces);
+        // Of some 23,000 segments: with a small window after a loss they leave one by one.
+        assert!(per_million < 10_000 || sent.pieces < 5_000, "{}", sent.pieces);
         end(pair);
     }
 }

@@ -7,7 +7,17 @@ use crate::checksum::{Sum, TCP};
 use crate::output::{Cut, Flow, Output};
 use crate::wire::{Flags, HEADER, TIMESTAMPS};
 
+/// Segments in the congestion window from which on large ones are sent after a loss.
+const BURST: u32 = 64;
+
 impl Connection {
+    /// Whether large segments leave room for others in flight. A burst that is all there is stops the exchange: its
+    /// acknowledgements come at once, after the reader was woken. Measured at 1 % loss: a third of the rate.
+    pub(super) fn may_burst(&self) -> bool {
+        let congestion = &self.send.congestion;
+        congestion.is_slow_start() || congestion.cwnd >= BURST * u32::from(self.send.mss)
+    }
+
     /// Sends more than one segment of new data as one, if there is so much and the output takes it: of the `unsent`
     /// bytes what fits the `usable` window and the congestion window.
     pub(super) fn send_large(
@@ -20,7 +30,7 @@ impl Connection {
         let mss = u32::from(self.send.mss);
         let quota = self.send.congestion.cwnd.saturating_sub(self.pipe());
         let most = unsent.min(usable).min(quota);
-        if most <= mss {
+        if most <= mss || !self.may_burst() {
             return false;
         }
         let flow = Flow::new(&self.tuple, Some(self.id));

@@ -20,7 +20,8 @@ const EMPTY: Payload = Payload { offset: 0, length: 0 };
 impl Connection {
     /// Sends what may be sent now: first what was lost, then what is new, then an acknowledgement if one is due still.
     pub fn transmit(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {
-        if cx.gathers && self.state.may_send() && self.unsent() > u32::from(self.send.mss) {
+        let has_bulk = || self.unsent() > u32::from(self.send.mss) && self.may_burst();
+        if cx.gathers && self.state.may_send() && has_bulk() {
             // An acknowledgement goes with it.
             self.is_blocked = true;
             return;
