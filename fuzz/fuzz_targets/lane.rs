@@ -96,7 +96,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(length <= buf.len());
         }
         while let Some(accepted) = lane.accept(now, id) {
-            let _ = lane.write(now, accepted.id, [&b"hello"[..]].into_iter());
+            let _ = lane.write(now, accepted.id, [&b"hello"[..]].into_iter(), false);
         }
         far.exchange(64, |answer, _| {
             let answer = packet::parse(answer).expect("what a lane sends is a packet");

@@ -6,8 +6,8 @@ use heddle_core::Ns;
 use heddle_tcp::checksum::Sum;
 use heddle_tcp::wire::{Flags, Outgoing, OutgoingOptions, SackBlocks, Timestamps, parse};
 use heddle_tcp::{
-    Config, ConnectionId, Cut, Event, Flow, IcmpError, KeepAlive, Output, Secret, Seq, Shutdown, Stack,
-    checksum,
+    Config, ConnectionId, Cut, Event, Flow, IcmpError, KeepAlive, Output, Secret, Seq, Shutdown,
+    Stack, checksum,
 };
 use libfuzzer_sys::fuzz_target;
 use std::net::{IpAddr, SocketAddr};
