@@ -7,6 +7,7 @@ use crate::preempt::NoPreempt;
 use crate::runtime::{Runtime, stats_of};
 use crate::stats::Stats;
 use crate::task::{Scheduler, Task};
+use crate::worker::Worker;
 use heddle_netstack::net::Net;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -71,6 +72,15 @@ pub(crate) fn weak() -> io::Result<WeakRuntime> {
 /// Returns the own network of the calling task's runtime, or of the process-wide one, if it has one.
 pub(crate) fn net() -> io::Result<Option<Arc<Net>>> {
     Ok(engine()?.core().inputs.lanes().map(|lanes| lanes.net().clone()))
+}
+
+/// Returns whether calls on the lanes of `net` are expected soon after the caller's: other tasks wait for its CPU, and
+/// its worker's loop, which has frames sent that wait in vain, is of the same runtime. Preemption is off.
+pub(crate) fn are_more_expected(net: &Arc<Net>) -> bool {
+    let Some(worker) = Worker::here() else { return false };
+    let engine = engine_of(worker.liveness.scheduler());
+    let has_lanes = || engine.core().inputs.lanes().is_some_and(|own| Arc::ptr_eq(own.net(), net));
+    engine.is_work_waiting(worker.cpu()) && has_lanes()
 }
 
 /// Registers a non-blocking descriptor with the calling task's runtime; without one, only lanes report.

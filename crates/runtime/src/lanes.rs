@@ -10,9 +10,9 @@
 //! That frames wait is seen in memory, without a system call, so no task is interrupted for a ring that is empty. A
 //! worker sleeps in the runtime's epoll instance, in which the descriptors of all lanes are armed then.
 //!
-//! Frames to send that wait for others (`heddle_netstack::lane`) are sent where a worker's loop runs, and by the ticker.
+//! Frames to send that wait for others (`heddle_netstack::lane`) are sent where a worker's loop runs, and by the
+//! ticker.
 
-use crate::engine::engine_of;
 use crate::poller::{Poller, Registration, report};
 use crate::preempt::NoPreempt;
 use crate::worker::Worker;
@@ -79,7 +79,7 @@ impl Lanes {
         }
     }
 
-    /// Has the frames sent that wait for those of tasks that were about to run ([`are_more_expected`]).
+    /// Has the frames sent that wait for those of tasks that were about to run (`ambient::are_more_expected`).
     #[inline]
     pub(crate) fn send_waiting(&self) {
         self.net.lanes().iter().for_each(|lane| lane.send_waiting(clock::now));
@@ -138,15 +138,6 @@ impl Lanes {
 pub(crate) fn own_of(net: &Net) -> usize {
     // A worker of another runtime has an index as well: all lanes send.
     Worker::here().map_or(0, |worker| worker.cpu().min(net.lanes().len() - 1))
-}
-
-/// Returns whether calls on the lanes of `net` are expected soon after the caller's: other tasks wait for its CPU, and
-/// its worker's loop, which has frames sent that wait in vain, is of the same runtime. Preemption is off.
-pub(crate) fn are_more_expected(net: &Arc<Net>) -> bool {
-    let Some(worker) = Worker::here() else { return false };
-    let engine = engine_of(worker.liveness.scheduler());
-    let has_lanes = || engine.core().inputs.lanes().is_some_and(|own| Arc::ptr_eq(own.net(), net));
-    engine.is_work_waiting(worker.cpu()) && has_lanes()
 }
 
 /// Checks that the calling process may use the lanes of `net`.

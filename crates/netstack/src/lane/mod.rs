@@ -313,8 +313,8 @@ impl<W: Wire> Lane<W> {
         self.inner.lock().stack().peek(id, buf)
     }
 
-    /// As [`Stack::write`], for several buffers, one after the other. Returns how many bytes were taken. If `more` calls
-    /// follow soon, the segments may wait for them.
+    /// As [`Stack::write`], for several buffers, one after the other. Returns how many bytes were taken. If `more`
+    /// calls follow soon, the segments may wait for them.
     ///
     /// # Errors
     /// See there.

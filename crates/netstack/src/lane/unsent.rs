@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn frames_wait_for_the_call_after_which_none_follows() {
         let unsent = Unsent::new();
-        assert_eq!(unsent.add(ONE, false, || panic!("nobody waits")), 1);
+        assert_eq!(unsent.add(ONE, false, || panic!("no frame waits")), 1);
         assert_eq!(unsent.add(ONE, true, us(1)), 0);
         assert_eq!(unsent.add(Published::default(), false, us(2)), 0, "a call without frames");
         assert!(!unsent.is_empty());

@@ -1,6 +1,7 @@
 //! What a TCP connection does: by the kernel, or by a lane of the runtime's own network.
 
 use super::options::SocketIo;
+use crate::ambient;
 use crate::engine::WeakRuntime;
 #[cfg(any(feature = "hyper", feature = "tokio-io"))]
 use crate::io::ReadUninit;
@@ -307,7 +308,7 @@ impl LaneStream {
 
     fn write<'a>(&self, bufs: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
         self.0.result(|lane, now| {
-            lane.write(now, self.0.id, bufs, lanes::are_more_expected(&self.0.net))
+            lane.write(now, self.0.id, bufs, ambient::are_more_expected(&self.0.net))
         })
     }
 }

@@ -274,7 +274,7 @@ impl ByLanes {
             if socket.take_refusal() {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
-            let (lane, more) = (&net.lanes()[lanes::own_of(net)], lanes::are_more_expected(net));
+            let (lane, more) = (&net.lanes()[lanes::own_of(net)], ambient::are_more_expected(net));
             lane.send_udp(clock::now, socket, buf, to, more)
         };
         match sent {

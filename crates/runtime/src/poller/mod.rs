@@ -145,8 +145,8 @@ impl Poller {
         Ok(registration)
     }
 
-    /// Registers a descriptor of which only the next event is reported, until [`Poller::arm_again`]: for what is usually
-    /// seen without the poller. An armed descriptor costs each event a wake-up of the instance.
+    /// Registers a descriptor of which only the next event is reported, until [`Poller::arm_again`]: for what is
+    /// usually seen without the poller. An armed descriptor costs each event a wake-up of the instance.
     ///
     /// # Errors
     /// As [`Poller::add`].

@@ -124,7 +124,7 @@ impl Server {
     fn answer(&self) {
         let mut buf = [0; 2048];
         while let Some((length, from)) = self.udp.receive(&mut buf, false) {
-            self.lane.send_udp(|| now, &self.udp, &buf[..length], from, false);
+            self.lane.send_udp(|| self.now(), &self.udp, &buf[..length], from, false);
         }
     }
 
