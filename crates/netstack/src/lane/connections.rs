@@ -72,9 +72,7 @@ impl<T: Transmit> Segments<'_, T> {
             Way::Kernel => None,
         }
     }
-}
 
-impl<T: Transmit> Segments<'_, T> {
     /// Returns the path of a segment to `to`.
     fn path(&self, flow: &Flow, to: Mac) -> Path {
         let (source, destination) = (flow.local.ip(), flow.remote.ip());

@@ -93,23 +93,22 @@ impl Inputs {
     /// Wakes the tasks and futures whose timer has expired or whose data has arrived. Returns whether there were any.
     /// Beside lanes the kernel's sockets are polled once in a while only.
     pub(crate) fn take(&self) -> bool {
-        let woken = self.fire_timers() | self.lanes().is_some_and(Lanes::take);
-        let is_due = self.lanes().is_none_or(Lanes::is_kernel_due);
-        woken | (is_due && self.take_from_kernel())
+        self.take_if(|| self.lanes().is_none_or(Lanes::is_kernel_due))
     }
 
     /// As [`Inputs::take`], with the kernel's sockets in any case.
     pub(crate) fn take_all(&self) -> bool {
-        let woken = self.fire_timers() | self.lanes().is_some_and(Lanes::take);
-        self.take_from_kernel() | woken
+        self.take_if(|| true)
     }
 
-    fn take_from_kernel(&self) -> bool {
-        if !self.poller.is_active() {
-            return false;
+    /// Takes from timers and lanes, then from the kernel if its sockets are due.
+    fn take_if(&self, is_kernel_due: impl FnOnce() -> bool) -> bool {
+        let mut woken = self.fire_timers() | self.lanes().is_some_and(Lanes::take);
+        if is_kernel_due() && self.poller.is_active() {
+            woken |= self.poller.poll(Some(Ns::ZERO)).is_some_and(|reports| reports > 0);
+            woken |= self.fire_timers();
         }
-        let woken = self.poller.poll(Some(Ns::ZERO)).is_some_and(|reports| reports > 0);
-        self.fire_timers() | woken
+        woken
     }
 
     fn fire_timers(&self) -> bool {

@@ -137,10 +137,19 @@ impl Poller {
     /// Fails if epoll does not support descriptors of this kind, if it already watches this one, if a system limit is
     /// reached, or if the table is full.
     pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<Registration> {
+        self.register(fd, |key| self.epoll.add(fd, key))
+    }
+
+    /// Takes a slot for `fd` and has `watch` watch that under the slot's key.
+    fn register(
+        &self,
+        fd: BorrowedFd<'_>,
+        watch: impl FnOnce(u64) -> io::Result<()>,
+    ) -> io::Result<Registration> {
         let _guard = NoPreempt::new();
         // Frees the slot on failure.
         let registration = Registration::unpolled()?;
-        self.epoll.add(fd, registration.key.0).map_err(|error| explain(error, fd))?;
+        watch(registration.key.0).map_err(|error| explain(error, fd))?;
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(registration)
     }
@@ -151,12 +160,7 @@ impl Poller {
     /// # Errors
     /// As [`Poller::add`].
     pub(crate) fn add_once(&self, fd: BorrowedFd<'_>) -> io::Result<Registration> {
-        let _guard = NoPreempt::new();
-        let registration = Registration::unpolled()?;
-        let key = registration.key.0;
-        self.epoll.arm(fd.as_raw_fd(), key, READ).map_err(|error| explain(error, fd))?;
-        self.count.fetch_add(1, Ordering::Relaxed);
-        Ok(registration)
+        self.register(fd, |key| self.epoll.arm(fd.as_raw_fd(), key, READ))
     }
 
     /// Has the next event of `fd` reported, also if it has occurred already, if the last one was.
