@@ -219,17 +219,28 @@ fn ends_of_peer(system: System) -> io::Result<Option<Descriptors>> {
     Ok(Some((from.as_fd().try_clone_to_owned()?, to.as_fd().try_clone_to_owned()?)))
 }
 
+/// Switches until the peer takes part. It may need this CPU to come so far, and a real-time thread that waits for long
+/// without sleeping is ended: the caller rests after each [`PIECE`].
+fn await_peer(words: Words, way: &mut dyn Way) {
+    let (mut begin, before) = (now(), words.taken());
+    while words.taken() == before {
+        if now() - begin > PIECE {
+            way.leave();
+            thread::sleep(REST);
+            way.enter();
+            begin = now();
+        }
+        way.switch();
+    }
+}
+
 /// The leader's side: pieces of [`PIECE`] until there were so many switches.
 fn measure(words: Words, way: &mut dyn Way, switches: u64) -> Switched {
     let mut all = Switched::default();
     while all.switches < switches {
         words.begin(Phase::Run);
         way.enter();
-        // Until the peer takes part.
-        let before = words.taken();
-        while words.taken() == before {
-            way.switch();
-        }
+        await_peer(words, way);
         let (begin, before, mut own) = (now(), words.taken(), 0);
         while now() - begin < PIECE {
             (0..BETWEEN_LOOKS).for_each(|_| way.switch());
