@@ -6,8 +6,8 @@ use heddle_core::Ns;
 use heddle_tcp::checksum::Sum;
 use heddle_tcp::wire::{Flags, Outgoing, OutgoingOptions, SackBlocks, Timestamps, parse};
 use heddle_tcp::{
-    Config, ConnectionId, Cut, Event, Flow, IcmpError, KeepAlive, Output, Secret, Seq, Shutdown,
-    Stack, checksum,
+    Config, Congestion, ConnectionId, Cut, Event, Flow, IcmpError, KeepAlive, Output, Secret, Seq,
+    Shutdown, Stack, checksum,
 };
 use libfuzzer_sys::fuzz_target;
 use std::net::{IpAddr, SocketAddr};
@@ -223,6 +223,9 @@ fuzz_target!(|input: &[u8]| {
         send_buffer: 16 << 10,
         max_out_of_order: 8 << 10,
         max_ranges: 4,
+        // By the length: no byte of an input changes its meaning.
+        congestion: Congestion::ALL[input.len() % 3],
+        initial_window: (input.len() / 3 % 10) as u8,
         ..Config::default()
     };
     let mut game = Game {

@@ -3,7 +3,9 @@
 #![no_main]
 
 use heddle_core::Ns;
-use heddle_tcp::{Config, ConnectionId, Error, Flow, Output, Secret, Shutdown, Stack, checksum};
+use heddle_tcp::{
+    Config, Congestion, ConnectionId, Error, Flow, Output, Secret, Shutdown, Stack, checksum,
+};
 use libfuzzer_sys::fuzz_target;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -37,8 +39,11 @@ fn byte(at: usize) -> u8 {
 }
 
 impl End {
-    fn new(key: u8) -> End {
+    /// `length` is that of the input: no byte of one changes its meaning.
+    fn new(key: u8, length: usize) -> End {
         let config = Config {
+            congestion: Congestion::ALL[length % 3],
+            initial_window: (length / 3 % 10) as u8,
             receive_buffer: 8 << 10,
             send_buffer: 8 << 10,
             user_timeout: Ns::from_secs(1_000_000),
@@ -109,7 +114,7 @@ fn carry(from: &mut End, to: &mut End, now: Ns, decision: u8) {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let (mut one, mut other) = (End::new(1), End::new(2));
+    let (mut one, mut other) = (End::new(1, input.len()), End::new(2, input.len()));
     let mut now = Ns::from_secs(100);
     let local: SocketAddr = "192.0.2.1:1000".parse().expect("an address");
     let remote: SocketAddr = "192.0.2.2:80".parse().expect("an address");

@@ -10,6 +10,30 @@ pub enum Congestion {
     Cubic,
     /// RFC 5681 and RFC 6582.
     NewReno,
+    /// BBR, version 1: window and rate follow the bandwidth and the shortest round trip that were measured, not the
+    /// losses.
+    Bbr,
+}
+
+impl Congestion {
+    /// All of them.
+    pub const ALL: [Congestion; 3] = [Congestion::Cubic, Congestion::NewReno, Congestion::Bbr];
+
+    /// The name, as Linux has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Congestion::Cubic => "cubic",
+            Congestion::NewReno => "reno",
+            Congestion::Bbr => "bbr",
+        }
+    }
+
+    /// Returns that with the name `name`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Congestion> {
+        Congestion::ALL.into_iter().find(|congestion| congestion.name() == name)
+    }
 }
 
 /// When an idle connection is probed (RFC 9293, section 3.8.4).

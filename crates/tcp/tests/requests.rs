@@ -6,13 +6,13 @@ use common::apps::Requests;
 use common::link::{Net, Path};
 use common::{connect, listen};
 use heddle_core::Ns;
-use heddle_tcp::{Config, ConnectionId};
+use heddle_tcp::{Config, Congestion, ConnectionId};
 
 const RTT: Ns = Ns::from_us(100);
 
 /// Runs requests of 64 bytes on 50 connections at a loss of `per_million` each way.
-fn run(per_million: u32, count: usize) -> (Requests, Net) {
-    let config = Config { rto_min: Ns::from_ms(5), ..Config::default() };
+fn run(congestion: Congestion, per_million: u32, count: usize) -> (Requests, Net) {
+    let config = Config { congestion, rto_min: Ns::from_ms(5), ..Config::default() };
     let mut net = Net::new([config.clone(), config], Path::fast(RTT), 7);
     let mut requests = Requests::on_connections(&mut net, 50, per_million, 64);
     requests.run(&mut net, count, Ns::from_secs(600));
@@ -22,18 +22,22 @@ fn run(per_million: u32, count: usize) -> (Requests, Net) {
 
 #[test]
 fn without_loss_a_request_takes_a_round_trip_and_two_segments() {
-    let (requests, net) = run(0, 20_000);
-    assert!(requests.quantile(1.0) < RTT + Ns::from_us(20), "{}", requests.quantile(1.0));
-    let counters = net.hosts[1].stack.counters();
-    assert!(counters.pure_acks < 100, "acknowledgements go with replies: {}", counters.pure_acks);
-    assert_eq!((counters.retransmits, counters.duplicates), (0, 0));
+    for congestion in Congestion::ALL {
+        let (requests, net) = run(congestion, 0, 20_000);
+        assert!(requests.quantile(1.0) < RTT + Ns::from_us(20), "{}", requests.quantile(1.0));
+        let counters = net.hosts[1].stack.counters();
+        assert!(counters.pure_acks < 100, "they go with replies: {}", counters.pure_acks);
+        assert_eq!((counters.retransmits, counters.duplicates), (0, 0));
+    }
 }
 
 #[test]
 fn one_percent_loss_costs_a_short_timeout() {
-    let (requests, _) = run(10_000, 50_000);
-    let times = [0.5, 0.999].map(|share| requests.quantile(share));
-    assert!(times[0] < RTT + Ns::from_us(20) && times[1] <= Ns::from_ms(20), "{times:?}");
+    for congestion in Congestion::ALL {
+        let (requests, _) = run(congestion, 10_000, 50_000);
+        let times = [0.5, 0.999].map(|share| requests.quantile(share));
+        assert!(times[0] < RTT + Ns::from_us(20) && times[1] <= Ns::from_ms(20), "{times:?}");
+    }
 }
 
 #[test]

@@ -1,18 +1,23 @@
-//! The congestion window: slow start, congestion avoidance, reduction (RFC 5681, RFC 6582, RFC 9438).
+//! The congestion window: slow start, congestion avoidance, reduction (RFC 5681, RFC 6582, RFC 9438), or BBR's model.
 
+mod bbr;
 mod cubic;
 
 use crate::config::Congestion;
 use alloc::boxed::Box;
+use bbr::Bbr;
 use cubic::Cubic;
 use heddle_core::Ns;
+
+pub use bbr::Ack;
 
 /// Window and threshold in bytes, and what the algorithm remembers.
 #[derive(Debug)]
 pub struct Window {
     pub cwnd: u32,
     pub ssthresh: u32,
-    /// `None` while CUBIC has nothing to remember: before the first loss.
+    /// `None` while there is nothing to remember: for CUBIC before the first loss, for BBR while the initial window is
+    /// enough.
     algorithm: Option<Box<Algorithm>>,
 }
 
@@ -23,6 +28,8 @@ enum Algorithm {
         acked: u32,
     },
     Cubic(Cubic),
+    /// Apart, as it is some times larger than the others.
+    Bbr(Box<Bbr>),
 }
 
 /// The largest window. Buffers are smaller.
@@ -32,13 +39,54 @@ impl Window {
     pub fn new(algorithm: Congestion, mss: u32, segments: u8) -> Window {
         let algorithm = match algorithm {
             Congestion::NewReno => Some(Box::new(Algorithm::NewReno { acked: 0 })),
-            Congestion::Cubic => None,
+            Congestion::Cubic | Congestion::Bbr => None,
         };
         Window { cwnd: mss * u32::from(segments), ssthresh: MAX, algorithm }
     }
 
     fn algorithm(&mut self) -> &mut Algorithm {
         self.algorithm.get_or_insert_with(|| Box::new(Algorithm::Cubic(Cubic::new())))
+    }
+
+    /// The model of BBR, if there is one.
+    pub fn model(&mut self) -> Option<&mut Bbr> {
+        match self.algorithm.as_deref_mut() {
+            Some(Algorithm::Bbr(bbr)) => Some(bbr),
+            _ => None,
+        }
+    }
+
+    /// The same, to look at.
+    pub fn known_model(&self) -> Option<&Bbr> {
+        match self.algorithm.as_deref() {
+            Some(Algorithm::Bbr(bbr)) => Some(bbr),
+            _ => None,
+        }
+    }
+
+    /// Makes a model if there is none, for a path whose shortest round trip is `min_rtt`.
+    pub fn start_model(&mut self, now: Ns, mss: u32, min_rtt: Ns) {
+        if self.model().is_none() {
+            let bbr = Box::new(Bbr::new(now, self.cwnd, mss, min_rtt));
+            self.algorithm = Some(Box::new(Algorithm::Bbr(bbr)));
+        }
+    }
+
+    /// Nothing is in flight: a model that knows little goes, and the window is `initial` again.
+    pub fn trim_model(&mut self, initial: u32) {
+        match self.model() {
+            Some(model) if model.is_full() => model.trim(),
+            Some(_) => (self.cwnd, self.algorithm) = (initial, None),
+            None => {}
+        }
+    }
+
+    /// Takes an acknowledgement into the model, if there is one.
+    pub fn update_model(&mut self, ack: &Ack) {
+        let cwnd = self.cwnd;
+        if let Some(model) = self.model() {
+            self.cwnd = model.update(cwnd, ack);
+        }
     }
 
     /// Whether the window doubles each round trip.
@@ -72,6 +120,7 @@ impl Window {
                 }
             }
             Algorithm::Cubic(cubic) => self.cwnd = cubic.grow(cwnd, acked, mss, now, srtt),
+            Algorithm::Bbr(_) => {}
         }
     }
 
@@ -85,6 +134,7 @@ impl Window {
                 in_flight.min(cwnd) / 2
             }
             Algorithm::Cubic(cubic) => cubic.reduce(cwnd, mss),
+            Algorithm::Bbr(_) => return,
         };
         self.ssthresh = ssthresh.max(2 * mss);
     }

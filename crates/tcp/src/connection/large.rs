@@ -29,7 +29,7 @@ impl Connection {
     ) -> bool {
         let mss = u32::from(self.send.mss);
         let quota = self.send.congestion.cwnd.saturating_sub(self.pipe());
-        let most = unsent.min(usable).min(quota);
+        let most = unsent.min(usable).min(quota).min(self.longest_burst(cx.now));
         if most <= mss || !self.may_burst() {
             return false;
         }

@@ -8,6 +8,7 @@
 mod ack;
 mod handshake;
 mod large;
+mod model;
 mod output;
 mod path;
 mod rare;

@@ -37,7 +37,9 @@ impl Connection {
 
     fn send_next(&mut self, cx: &mut Context<'_>, out: &mut impl Output) -> bool {
         match self.send.board.next_lost() {
-            Some(index) => self.has_quota(0) && self.retransmit(index, cx, out),
+            Some(index) => {
+                self.has_quota(0) && self.is_due(cx.now) && self.retransmit(index, cx, out)
+            }
             None => self.send_new(cx, out, false),
         }
     }
@@ -66,6 +68,10 @@ impl Connection {
         // The last segment does not wait for the congestion window, as in Linux: nothing comes after it.
         if !is_forced && !has_fin && !self.has_quota(length) {
             self.send.is_cwnd_limited = true;
+            self.start_model(cx);
+            return false;
+        }
+        if !is_forced && !self.is_due(cx.now) {
             return false;
         }
         self.restart_after_idle(cx);
@@ -97,9 +103,11 @@ impl Connection {
 
     /// Notes that `payload` new bytes were sent, in segments that are full but for the last one.
     pub(super) fn note_sent(&mut self, payload: u32, has_fin: bool, cx: &mut Context<'_>) {
-        if self.send.board.is_empty() {
+        let is_first = self.send.board.is_empty();
+        if is_first {
             self.timers.start(cx.now);
         }
+        self.note_to_model(payload, is_first, cx.now);
         let (mss, mut rest, mut is_first) = (u32::from(self.send.mss), payload, true);
         while rest > 0 || core::mem::take(&mut is_first) {
             let piece = rest.min(mss);
@@ -143,7 +151,10 @@ impl Connection {
         // The silence is counted from the last acknowledgement, a round trip after what was sent last.
         if self.send.board.is_empty() && self.timers.progress_at() + self.timeout(cx) < cx.now {
             let initial = u32::from(self.send.mss) * u32::from(cx.config.initial_window);
-            if self.recovery.phase() == Phase::Open && cx.config.restart_after_idle {
+            if self.recovery.phase() == Phase::Open
+                && cx.config.restart_after_idle
+                && !cx.has_models()
+            {
                 self.send.congestion.restart(initial);
             }
         }
@@ -169,6 +180,7 @@ impl Connection {
             return false;
         }
         self.send.board.retransmitted(index, cx.now);
+        self.note_to_model(payload.length, false, cx.now);
         self.recovery.retransmitted(&sent);
         self.count_retransmit(cx);
         if self.timers.alarm == Alarm::Off {
@@ -212,6 +224,7 @@ impl Connection {
             || !self.send.board.is_empty()
             || self.timers.alarm != Alarm::Off
             || self.is_blocked
+            || self.send.is_held
         {
             return;
         }

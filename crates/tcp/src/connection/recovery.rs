@@ -89,12 +89,15 @@ impl Connection {
         cx: &mut Context<'_>,
     ) {
         if self.recovery.is_over(self.send.una) {
-            self.leave_phase();
+            self.leave_phase(cx);
         }
         let lost =
             if self.sack { self.detect(arrival.now) } else { self.count_duplicates(advanced) };
         if lost > 0 && self.recovery.phase() == Phase::Open {
             self.enter_recovery(cx);
+        }
+        if cx.has_models() {
+            return self.update_model(delivery, lost, arrival.now);
         }
         match self.recovery.phase() {
             Phase::Recovery => self.reduce_rate(delivery.delivered, advanced && lost == 0),
@@ -115,9 +118,13 @@ impl Connection {
         }
     }
 
-    fn leave_phase(&mut self) {
-        if self.recovery.phase() == Phase::Recovery {
+    fn leave_phase(&mut self, cx: &Context<'_>) {
+        if cx.has_models() {
+            self.recover_by_model();
+        } else if self.recovery.phase() == Phase::Recovery {
             self.send.congestion.cwnd = self.send.congestion.ssthresh;
+        }
+        if self.recovery.phase() == Phase::Recovery {
             self.rare.edit().reordering.recovered();
         } else {
             self.retry_full_segments();
@@ -152,7 +159,7 @@ impl Connection {
         if lost > 0 && self.recovery.phase() == Phase::Open {
             self.enter_recovery(cx);
         }
-        if self.recovery.phase() == Phase::Recovery {
+        if self.recovery.phase() == Phase::Recovery && !cx.has_models() {
             self.reduce_rate(0, false);
         }
         if self.timers.alarm == Alarm::Off {
@@ -186,19 +193,22 @@ impl Connection {
 
     fn enter_recovery(&mut self, cx: &mut Context<'_>) {
         cx.counters.recoveries += 1;
-        self.begin(Phase::Recovery, None);
+        self.begin(Phase::Recovery, None, cx);
     }
 
     /// Enters `phase`, and reduces the threshold. Window and threshold are remembered, in case the loss is none.
-    fn begin(&mut self, phase: Phase, first_retransmit: Option<Ns>) {
+    fn begin(&mut self, phase: Phase, first_retransmit: Option<Ns>, cx: &Context<'_>) {
         let (flight, mss) = (self.send.nxt - self.send.una, u32::from(self.send.mss));
-        let (congestion, recovery) = (&mut self.send.congestion, &mut self.recovery);
-        let now = (congestion.cwnd, congestion.ssthresh);
-        let prior = recovery.0.as_ref().map_or(now, |episode| episode.prior);
-        congestion.reduce(flight, mss);
+        let now = (self.send.congestion.cwnd, self.send.congestion.ssthresh);
+        let prior = self.recovery.0.as_ref().map_or(now, |episode| episode.prior);
+        if cx.has_models() {
+            self.lose(phase, cx);
+        } else {
+            self.send.congestion.reduce(flight, mss);
+        }
         let (high, flight) = (self.send.nxt, flight.max(1));
         let (delivered, out, again, unnecessary) = (0, 0, 0, 0);
-        recovery.0 = Some(Box::new(Episode {
+        self.recovery.0 = Some(Box::new(Episode {
             phase,
             high,
             delivered,
@@ -257,7 +267,7 @@ impl Connection {
 
     fn enter_loss(&mut self, cx: &Context<'_>) {
         if self.recovery.phase() != Phase::Loss || self.timers.backoff == 0 {
-            self.begin(Phase::Loss, Some(cx.now));
+            self.begin(Phase::Loss, Some(cx.now), cx);
         } else if let Some(episode) = &mut self.recovery.0 {
             episode.high = self.send.nxt;
         }
@@ -284,9 +294,12 @@ impl Connection {
             Phase::Loss => cx.counters.spurious_timeouts += 1,
             _ => cx.counters.spurious_recoveries += 1,
         }
-        self.leave_phase();
+        self.leave_phase(cx);
         self.send.board.undo();
         let congestion = &mut self.send.congestion;
+        if let Some(model) = congestion.model() {
+            model.undo();
+        }
         (congestion.cwnd, congestion.ssthresh) =
             (congestion.cwnd.max(prior.0), congestion.ssthresh.max(prior.1));
     }
@@ -322,7 +335,7 @@ impl Connection {
         }
         self.send.board.set_probe(None);
         let repaired = is_again && !has_duplicate && self.send.una.is_after(end);
-        if repaired && self.recovery.phase() == Phase::Open {
+        if repaired && self.recovery.phase() == Phase::Open && !cx.has_models() {
             let flight = self.send.nxt - self.send.una;
             cx.counters.recoveries += 1;
             self.send.congestion.reduce(flight, u32::from(self.send.mss));

@@ -48,6 +48,8 @@ pub struct Sender {
     pub congestion: Window,
     /// The window, not the application, limited what was sent.
     pub is_cwnd_limited: bool,
+    /// The pacer holds back what the windows would let go.
+    pub is_held: bool,
     /// The application met a full buffer.
     pub wants_room: bool,
     pub nodelay: bool,
@@ -102,6 +104,7 @@ impl Sender {
             rtt: Rtt::new(),
             congestion: Window::new(cx.config.congestion, u32::from(mss), cx.config.initial_window),
             is_cwnd_limited: false,
+            is_held: false,
             wants_room: false,
             nodelay: !cx.config.nagle,
             small: iss,

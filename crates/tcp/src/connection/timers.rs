@@ -94,12 +94,14 @@ impl Connection {
     /// When the first timer expires; [`Ns::MAX`] if none is set.
     pub fn deadline(&self) -> Ns {
         let first = self.timers.alarm_at.min(self.timers.ack_at);
+        let first = if self.send.is_held { first.min(self.held_until()) } else { first };
         self.rare.known().map_or(first, |rare| first.min(rare.idle_at))
     }
 
     pub(super) fn stop_timers(&mut self) {
         self.timers.clear_alarm();
         self.timers.clear_ack();
+        self.send.is_held = false;
         self.set_idle(Ns::MAX);
     }
 
@@ -167,8 +169,12 @@ impl Connection {
         if self.rare.known().is_some_and(|rare| rare.idle_at <= cx.now) {
             self.idle(cx, out);
         }
+        if self.send.is_held && self.held_until() <= cx.now {
+            self.send.is_held = false;
+        }
         self.transmit(cx, out);
         self.send.board.trim();
+        self.trim_model(cx);
     }
 
     fn alarm(&mut self, cx: &mut Context<'_>, out: &mut impl Output) {

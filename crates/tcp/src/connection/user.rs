@@ -88,6 +88,9 @@ impl Connection {
     ) -> Result<usize, Error> {
         self.check_writable()?;
         let room = cx.config.send_buffer.saturating_sub(self.send.buffer.len()) as usize;
+        if cx.has_models() {
+            self.note_app_limit();
+        }
         let bytes_that_fit = &bytes[..bytes.len().min(room)];
         let count = self.send.buffer.push(cx.pool, bytes_that_fit);
         self.send.wants_room |= count < bytes.len();

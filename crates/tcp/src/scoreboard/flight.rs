@@ -17,7 +17,7 @@ pub struct Flight {
     pub lost: u16,
     /// No segment before this one is lost.
     hint: u32,
-    rack: Rack,
+    pub rack: Rack,
     /// The most in flight in this round trip, which ends with the acknowledgement of this number.
     pub peak: u32,
     peak_end: Seq,

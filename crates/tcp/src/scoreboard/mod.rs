@@ -78,6 +78,11 @@ impl Scoreboard {
         self.0.as_ref().map_or(0, |flight| usize::from(flight.sacked))
     }
 
+    /// The latest time of sending of all that has arrived.
+    pub fn latest(&self) -> Ns {
+        self.0.as_ref().map_or(Ns::ZERO, |flight| flight.rack.latest())
+    }
+
     /// The first segment, which is the oldest.
     pub fn first(&self) -> Option<&Sent> {
         self.get(0)

@@ -40,6 +40,11 @@ impl Rack {
         is_late && !sent.is_retransmitted()
     }
 
+    /// When the segment was sent that was sent last of all that arrived.
+    pub fn latest(&self) -> Ns {
+        self.xmit
+    }
+
     /// Whether any segment arrived that was sent after `sent`.
     fn passed(&self, sent: &Sent) -> bool {
         is_sent_after((self.xmit, self.end), (sent.at, sent.end()))

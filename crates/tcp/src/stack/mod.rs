@@ -250,6 +250,7 @@ fn listening_key(port: u16, address: Address) -> (u16, [u32; 4]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Congestion;
     use crate::output::{Flow, Output};
     use crate::slab::Slot;
     use alloc::vec;
@@ -280,7 +281,12 @@ mod tests {
 
     #[test]
     fn what_an_exchange_needed_is_given_back() {
-        let stack = |key| Stack::new(Config::default(), Secret::new([key; 64]));
+        Congestion::ALL.into_iter().for_each(exchange);
+    }
+
+    fn exchange(congestion: Congestion) {
+        let config = Config { congestion, ..Config::default() };
+        let stack = |key| Stack::new(config.clone(), Secret::new([key; 64]));
         let (mut client, mut server, now) = (stack(1), stack(2), Ns::from_secs(1));
         let (mut there, mut back, mut buf) = (Wire::default(), Wire::default(), [0; 8]);
         let addr = |host, port| SocketAddr::from(([192, 0, 2, host], port));
@@ -302,6 +308,8 @@ mod tests {
             (connection.send.board.has_memory(), connection.rare.known().is_some())
         };
         assert_eq!(has_memory(&server, answers), (true, false), "its answer is in flight");
+        let congestion = &server.connections.get(answers.index).unwrap().send.congestion;
+        assert!(congestion.known_model().is_none(), "an exchange needs no model of the path");
         let later = now + Ns::from_secs(1);
         client.advance(later, &mut there);
         there.deliver(&mut server, later, &mut back);

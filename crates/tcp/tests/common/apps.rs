@@ -29,9 +29,24 @@ impl Stream {
 
     /// Writes and reads what is possible now.
     pub fn pump(&mut self, net: &mut Net) {
-        let (from, to) = (self.from, self.to);
+        let from = self.from;
         net.on(from.0, |stack, now, out| self.write(stack, from.1, now, out));
+        self.take(net);
+    }
+
+    /// Reads what has arrived.
+    pub fn take(&mut self, net: &mut Net) {
+        let to = self.to;
         net.on(to.0, |stack, now, out| self.read(stack, to.1, now, out));
+    }
+
+    /// Writes `count` bytes, for which there is room.
+    pub fn put(&mut self, net: &mut Net, count: u64) {
+        let (from, bytes) =
+            (self.from, (self.sent..self.sent + count).map(byte).collect::<Vec<_>>());
+        let written = net.on(from.0, |stack, now, out| stack.write(now, from.1, &bytes, out));
+        assert_eq!(written, Ok(bytes.len()));
+        self.sent += count;
     }
 
     fn write(&mut self, stack: &mut Stack, id: ConnectionId, now: Ns, out: &mut Sent) {
