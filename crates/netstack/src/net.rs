@@ -9,7 +9,7 @@ use crate::steering::{DEPLOYERS, Protocol, Steering};
 use crate::udp::UdpSocket;
 use crate::wire::{OpenError, XskWire, open_queue};
 use heddle_sys::fork;
-use heddle_tcp::{Secret, Stack};
+use heddle_tcp::{Congestion, Secret, Stack};
 use heddle_xsk as xsk;
 use rustix::rand::GetRandomFlags;
 use std::error::Error;
@@ -89,7 +89,8 @@ impl Net {
     ///
     /// # Errors
     /// See [`NetError`].
-    pub fn open(options: Options, lanes: u32) -> Result<Net, NetError> {
+    pub fn open(mut options: Options, lanes: u32) -> Result<Net, NetError> {
+        options.congestion.get_or_insert_with(system_congestion);
         let deploy = DEPLOYERS.first().ok_or(NetError::NoSteering)?;
         let control = Arc::new(Control::start(&options.interface)?);
         let snapshot = control.snapshot();
@@ -271,13 +272,23 @@ fn open_lanes(
             wires[lane].push(wire);
         }
     }
-    let config = heddle_tcp::Config { rto_min: options.rto_min, ..heddle_tcp::Config::default() };
+    let config = heddle_tcp::Config {
+        rto_min: options.rto_min,
+        congestion: options.congestion.unwrap_or_default(),
+        ..heddle_tcp::Config::default()
+    };
     let wires = wires.into_iter().enumerate();
     let lanes = wires.map(|(number, wires)| {
         let stack = Stack::new(config.clone(), secret()?);
         Ok(Lane::new(number, wires, control.clone(), stack))
     });
     lanes.collect::<io::Result<_>>().map_err(NetError::Random)
+}
+
+/// Returns the congestion control that the system is set to, if connections of lanes have it.
+fn system_congestion() -> Congestion {
+    let name = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+    name.ok().and_then(|name| Congestion::named(name.trim())).unwrap_or_default()
 }
 
 /// Returns what no attacker knows.

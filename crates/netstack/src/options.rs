@@ -1,6 +1,7 @@
 //! Which network a runtime uses: the text of `HEDDLE_NET`.
 
 use heddle_core::Ns;
+use heddle_tcp::Congestion;
 use std::fmt;
 use std::str::FromStr;
 
@@ -56,6 +57,9 @@ pub struct Options {
     pub mode: Mode,
     /// `rto-min=`: the shortest retransmission timeout of TCP connections.
     pub rto_min: Ns,
+    /// `congestion=`: the congestion control of TCP connections: `cubic`, `reno` or `bbr`. By default that of the
+    /// system, if it is one of these, else CUBIC.
+    pub congestion: Option<Congestion>,
     /// `offload=`: whether the kernel cuts large TCP segments where it copies frames: `on`, the default, or `off`.
     pub offload: bool,
 }
@@ -116,6 +120,7 @@ impl Options {
             pcap: None,
             mode: Mode::Auto,
             rto_min: RTO_MIN,
+            congestion: None,
             offload: true,
         }
     }
@@ -129,10 +134,12 @@ impl Options {
             "pcap" => self.pcap = Some(value.to_owned()),
             "mode" => self.mode = value.parse()?,
             "rto-min" => self.rto_min = rto_min(value)?,
+            "congestion" => self.congestion = Some(congestion(value)?),
             "offload" => self.offload = on_or_off(key, value)?,
             _ => {
                 return wrong(format!(
-                    "there is no option `{key}`; there are policy, spin, frames, allow, pcap, mode, rto-min and offload"
+                    "there is no option `{key}`; there are policy, spin, frames, allow, pcap, mode, rto-min, \
+                     congestion and offload"
                 ));
             }
         }
@@ -160,6 +167,13 @@ fn rto_min(value: &str) -> Result<Ns, OptionsError> {
     match value.parse::<Ns>() {
         Ok(time) if (least..=most).contains(&time) => Ok(time),
         _ => wrong(format!("`rto-min={value}`: not a time from {least} to {most}, such as 5ms")),
+    }
+}
+
+fn congestion(value: &str) -> Result<Congestion, OptionsError> {
+    match Congestion::named(value) {
+        Some(congestion) => Ok(congestion),
+        None => wrong(format!("`congestion={value}`: neither cubic, reno nor bbr")),
     }
 }
 
@@ -243,13 +257,14 @@ mod tests {
     fn options_are_read() {
         assert_eq!(parse("xdp:eth0"), Ok(Options::new("eth0")));
         let text = "xdp:eth0,spin=forever,frames=256,allow=10.0.0.0/8,allow=fd00::/8,mode=native,rto-min=5ms,\
-                    offload=off";
+                    congestion=bbr,offload=off";
         let expected = Options {
             spin: Spin::Forever,
             frames: Some(256),
             allow: vec!["10.0.0.0/8".to_owned(), "fd00::/8".to_owned()],
             mode: Mode::Native,
             rto_min: Ns::from_ms(5),
+            congestion: Some(Congestion::Bbr),
             offload: false,
             ..Options::new("eth0")
         };
@@ -271,6 +286,7 @@ mod tests {
         says("xdp:eth0,spin=long", "neither a time");
         says("xdp:eth0,frames=100", "power of two");
         says("xdp:eth0,rto-min=1us", "not a time from 1ms to 60s");
+        says("xdp:eth0,congestion=vegas", "neither cubic, reno nor bbr");
         says("xdp:eth0,offload=yes", "neither on nor off");
         says("xdp:eth0,mtu=1", "there is no option `mtu`");
         says("dpdk:0", "no DPDK");

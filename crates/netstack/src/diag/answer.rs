@@ -170,6 +170,7 @@ impl Answer<'_> {
                 .text("mode", mode(net.steering().mode()))
                 .text("policy", &options.policy)
                 .text("spin", spin(options.spin))
+                .text("congestion", options.congestion.unwrap_or_default().name())
                 .end();
             lanes
         })

@@ -50,8 +50,13 @@ pub fn no_process() -> String {
 pub fn title(of: &Answer) -> String {
     let net = &of.net;
     let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    // Earlier versions do not say it.
+    let congestion = match printable(&net.congestion) {
+        name if name.is_empty() => String::new(),
+        name => format!(", congestion {name}"),
+    };
     format!(
-        "{} ({}): {}{}, mode {}, {} on {}, policy {}, spin {}",
+        "{} ({}): {}{}, mode {}, {} on {}, policy {}, spin {}{congestion}",
         printable(&of.name),
         of.pid,
         printable(&net.interface),

@@ -32,6 +32,9 @@ pub struct Network {
     pub mode: String,
     pub policy: String,
     pub spin: String,
+    /// Of TCP; empty if the process is of an earlier version.
+    #[serde(default)]
+    pub congestion: String,
 }
 
 /// A UDP socket, which all lanes have.
