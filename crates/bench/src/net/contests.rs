@@ -106,14 +106,14 @@ pub(super) fn loss() -> Vec<Contest> {
     contests
 }
 
-/// A stream from the server by the kernel with the congestion control of lanes.
+/// A stream from the server by a congestion control that takes losses for signs of congestion.
 fn alike(mut settings: Vec<(String, Setting)>) -> Contest {
     settings.iter_mut().for_each(|(_, setting)| setting.congestion_control = Some(ALIKE));
     Contest { settings, ..stream(&format!("loss-{ALIKE}-"), Load::Receive) }
 }
 
-/// The congestion control of lanes.
-pub(super) const ALIKE: &str = "cubic";
+/// The congestion control of the kernel and of lanes where the names of cases say so.
+const ALIKE: &str = "cubic";
 
 fn with(mut contest: Contest, losses: Losses, rto_min: Option<Ns>) -> Contest {
     for (_, setting) in &mut contest.settings {

@@ -1,6 +1,5 @@
 //! Tables, conditions, and the bench as an HTML report.
 
-use super::contests;
 use super::options::NetOptions;
 use super::part::Part;
 use super::targets::find;
@@ -116,9 +115,8 @@ pub(super) fn conditions(options: &NetOptions) -> Vec<String> {
             MOST_OTHERS * 100.0
         ),
         format!(
-            "Congestion control: the kernel's is {} unless a name says otherwise, that of lanes {}.",
+            "Congestion control: {} unless a name says otherwise; lanes have the kernel's.",
             std::fs::read_to_string(CONGESTION_CONTROL).unwrap_or_default().trim(),
-            contests::ALIKE
         ),
         "veth copies: ratios say nothing about network cards with zero copy, hardware queues or offloads.".into(),
         OTHERS.into(),

@@ -2,6 +2,7 @@
 
 use heddle::netstack::options::{Network, Options, Spin};
 use heddle_core::Ns;
+use heddle_tcp::Congestion;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -30,8 +31,14 @@ impl System {
         }
     }
 
-    /// Returns the runtime's network at `interface`.
-    pub(super) fn network(self, interface: &str, waiting: Waiting, rto_min: Option<Ns>) -> Network {
+    /// Returns the runtime's network at `interface`; `congestion` is the name of its congestion control.
+    pub(super) fn network(
+        self,
+        interface: &str,
+        waiting: Waiting,
+        rto_min: Option<Ns>,
+        congestion: Option<&str>,
+    ) -> Network {
         if self != System::Xdp {
             return Network::Kernel;
         }
@@ -40,6 +47,7 @@ impl System {
             options.spin = Spin::Forever;
         }
         options.rto_min = rto_min.unwrap_or(options.rto_min);
+        options.congestion = congestion.and_then(Congestion::named);
         Network::Xdp { options, or_kernel: false }
     }
 }

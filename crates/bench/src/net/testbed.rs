@@ -22,7 +22,7 @@ pub(super) struct Setting {
     /// The server's `rto-min`, if not the default.
     pub(super) rto_min: Option<Ns>,
     pub(super) losses: Losses,
-    /// The server's congestion control if the kernel's sockets serve, if not the default.
+    /// The server's congestion control, if not the default.
     pub(super) congestion_control: Option<&'static str>,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Look {
 
 /// Measures a runtime in which one task computes for `duration`, and nothing arrives.
 pub(super) fn measure(job: &Job, duration: Ns) -> io::Result<Look> {
-    let network = job.system.network(heddle_netns::NEAR, job.waiting, None);
+    let network = job.system.network(heddle_netns::NEAR, job.waiting, None, None);
     let builder = heddle::Runtime::builder().workers(1).policy("two-queue:quantum=100us");
     let runtime = builder.net(network).build().map_err(io::Error::other)?;
     runtime.run(|| ());

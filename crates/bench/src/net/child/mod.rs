@@ -42,7 +42,7 @@ pub(super) enum Role {
     TcpServer,
     /// Receives a stream, or sends one, as the first byte of a connection says.
     StreamServer {
-        /// That of the kernel's sockets, if not the default.
+        /// Its name, if not the default.
         congestion_control: Option<String>,
     },
     /// Accepts connections and keeps them.
@@ -117,7 +117,12 @@ fn print(result: &impl Serialize) -> io::Result<()> {
 
 /// Builds the runtime of a job, with one worker, at the end that `interface` names.
 fn runtime(job: &Job, interface: &str) -> io::Result<Runtime> {
-    let network = job.system.network(interface, job.waiting, job.rto_min.map(Ns));
+    let congestion = match &job.role {
+        Role::StreamServer { congestion_control } => congestion_control.as_deref(),
+        _ => None,
+    };
+    let rto_min = job.rto_min.map(Ns);
+    let network = job.system.network(interface, job.waiting, rto_min, congestion);
     Runtime::builder().workers(1).net(network).build().map_err(io::Error::other)
 }
 
