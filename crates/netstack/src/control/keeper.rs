@@ -1,6 +1,6 @@
 //! The neighbour entries that senders asked for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::MAX_NEIGHBOURS;
 use super::counters::{Count, Counts, add};
 use super::mirror::{Mirror, Stale, Table};
-use super::netlink::{NeighbourState, add_neighbour, delete_neighbour};
+use super::netlink::{NeighbourRecord, NeighbourState, add_neighbour, delete_neighbour};
 
 /// How long a neighbour may be without an answer before its entry is removed. The kernel itself asks for three seconds,
 /// and then again and again.
@@ -21,6 +21,9 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
     kept: HashMap<IpAddr, Option<Instant>>,
+    /// Those that were removed, until a copy lacks them: the kernel keeps an entry that it is just sending a request
+    /// for, and would go on asking forever.
+    leaving: HashSet<IpAddr>,
 }
 
 impl Keeper {
@@ -68,12 +71,14 @@ impl Keeper {
         }
         mirror.change(add_neighbour(mirror.index(), next_hop, new))?;
         self.kept.insert(next_hop, Some(now));
+        self.leaving.remove(&next_hop);
         Ok(&counts.resolutions)
     }
 
     /// Compares the entries with what the kernel has: forgets those that were removed, uses those again that have grown
     /// old on kernels that do not manage them, and gives up those that have not answered for long.
     pub(super) fn review(&mut self, mirror: &mut Mirror, counts: &Counts, now: Instant) {
+        self.remove_again(mirror);
         let mut abandoned = Vec::new();
         let mut aged = Vec::new();
         self.kept.retain(|address, waits_since| {
@@ -106,11 +111,25 @@ impl Keeper {
     }
 
     /// Removes all entries.
-    pub(super) fn remove_all(&mut self, mirror: &mut Mirror) {
+    pub(super) fn remove_all(&mut self, mirror: &mut Mirror, counts: &Counts) {
         for (address, _) in self.kept.drain() {
             // It may be gone, with its interface for example.
             let _ = mirror.change(delete_neighbour(mirror.index(), address));
+            self.leaving.insert(address);
         }
+        let mut stale = Stale::default();
+        stale.mark(Table::Neighbours);
+        if mirror.refresh(&mut stale, counts).is_ok() {
+            self.remove_again(mirror);
+        }
+    }
+
+    /// Removes those again that the kernel has kept.
+    fn remove_again(&mut self, mirror: &mut Mirror) {
+        self.leaving.retain(|address| {
+            let is_left = mirror.record(*address).is_some_and(NeighbourRecord::is_ours);
+            is_left && mirror.change(delete_neighbour(mirror.index(), *address)).is_ok()
+        });
     }
 
     /// Removes the entry that has waited longest for an answer. Returns false if none has waited for long.
@@ -125,8 +144,9 @@ impl Keeper {
         true
     }
 
-    fn abandon(&self, address: IpAddr, mirror: &mut Mirror, counts: &Counts) {
+    fn abandon(&mut self, address: IpAddr, mirror: &mut Mirror, counts: &Counts) {
         let _ = mirror.change(delete_neighbour(mirror.index(), address));
+        self.leaving.insert(address);
         add(&counts.abandoned);
     }
 }

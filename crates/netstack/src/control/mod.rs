@@ -11,9 +11,10 @@
 //! - **I2** What cannot be decided here goes to the kernel ([`Route::Kernel`]); it is never guessed.
 //! - **I3** No call of a sender blocks: [`Control::generation`] is a load, [`Control::resolve`] drops and counts what
 //!   does not fit.
-//! - **I4** Of the kernel's state only neighbour entries are changed, at most [`MAX_NEIGHBOURS`], never permanent ones
-//!   or those of other programs. They are removed at the end; those of a killed process stay, marked with protocol
-//!   [`NEIGHBOUR_PROTOCOL`], until their interface goes down or an administrator removes them.
+//! - **I4** Of the kernel's state only neighbour entries are changed, at most [`MAX_NEIGHBOURS`] but for those that the
+//!   kernel is about to remove, never permanent ones or those of other programs. They are removed at the end; those of
+//!   a killed process stay, marked with protocol [`NEIGHBOUR_PROTOCOL`], until their interface goes down or an
+//!   administrator removes them.
 
 mod address;
 mod asked;

@@ -56,13 +56,15 @@ impl ControlThread {
             self.answer();
             self.refresh();
         }
-        self.keeper.remove_all(&mut self.mirror);
+        self.keeper.remove_all(&mut self.mirror, &self.shared.counts);
     }
 
     /// Sleeps until there is something to do.
     fn wait(&self) {
         let refresh = self.stale.any().then(|| self.pace.next());
-        let deadline = refresh.into_iter().chain(self.keeper.deadline()).min();
+        // A review needs a new copy.
+        let review = self.keeper.deadline().filter(|_| !self.stale.has(Table::Neighbours));
+        let deadline = refresh.into_iter().chain(review).min();
         let timeout = deadline.map(|deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
@@ -107,17 +109,19 @@ impl ControlThread {
     /// Reads the tables that have changed, if it is time, and publishes what is different.
     fn refresh(&mut self) {
         let begin = Instant::now();
+        let gives_up = self.keeper.deadline().is_some_and(|deadline| begin >= deadline);
+        let mut is_due = gives_up;
         if self.stale.any() && begin >= self.pace.next() {
-            let reads_neighbours = self.stale.has(Table::Neighbours);
+            is_due |= self.stale.has(Table::Neighbours);
             let failed = self.mirror.refresh(&mut self.stale, &self.shared.counts).is_err();
             self.pace.record(begin, Instant::now(), failed || self.stale.any());
-            // An older copy lacks the entries that were added since.
-            if reads_neighbours && !self.stale.has(Table::Neighbours) {
-                self.keeper.review(&mut self.mirror, &self.shared.counts, Instant::now());
+        }
+        // An older copy lacks the entries that were added since, and has those that were removed.
+        if is_due && !self.stale.has(Table::Neighbours) {
+            self.keeper.review(&mut self.mirror, &self.shared.counts, Instant::now());
+            if gives_up {
+                self.asking.forget();
             }
-        } else if self.keeper.deadline().is_some_and(|deadline| begin >= deadline) {
-            self.keeper.review(&mut self.mirror, &self.shared.counts, begin);
-            self.asking.forget();
         }
         if self.mirror.take_changed() {
             self.shared.publish(|generation| self.mirror.snapshot(generation));

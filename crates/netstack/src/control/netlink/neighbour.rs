@@ -56,8 +56,13 @@ pub(in super::super) struct NeighbourRecord {
 impl NeighbourRecord {
     /// Returns whether the entry stays valid without traffic.
     pub(in super::super) fn is_maintained(&self) -> bool {
-        let ours = self.protocol == NEIGHBOUR_PROTOCOL;
-        self.state == NeighbourState::Permanent || self.managed || self.extern_learned || ours
+        let is_permanent = self.state == NeighbourState::Permanent;
+        is_permanent || self.managed || self.extern_learned || self.protocol == NEIGHBOUR_PROTOCOL
+    }
+
+    /// Returns whether it may be removed: we have made it.
+    pub(in super::super) fn is_ours(&self) -> bool {
+        self.protocol == NEIGHBOUR_PROTOCOL && self.state != NeighbourState::Permanent
     }
 }
 
