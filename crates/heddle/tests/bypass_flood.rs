@@ -85,7 +85,7 @@ fn clients_connect_and_connections_live_in_a_flood_of_syns() {
 /// Opens and closes `HEDDLE_SOAK_CONNECTIONS` connections (`scripts/test-net --soak`). Nothing may be left of them, and
 /// the memory of a server that has met all kinds of connections does not grow.
 #[test]
-#[ignore = "takes minutes to hours: scripts/test-net --soak"]
+#[ignore = "takes up to ten minutes: scripts/test-net --soak"]
 fn soak() {
     let Some(net) = pair() else { return };
     let count =
