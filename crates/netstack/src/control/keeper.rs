@@ -112,16 +112,20 @@ impl Keeper {
 
     /// Removes all entries.
     pub(super) fn remove_all(&mut self, mirror: &mut Mirror, counts: &Counts) {
-        for (address, _) in self.kept.drain() {
-            // It may be gone, with its interface for example.
-            let _ = mirror.change(delete_neighbour(mirror.index(), address));
-            self.leaving.insert(address);
+        for (address, _) in std::mem::take(&mut self.kept) {
+            self.remove(address, mirror);
         }
         let mut stale = Stale::default();
         stale.mark(Table::Neighbours);
         if mirror.refresh(&mut stale, counts).is_ok() {
             self.remove_again(mirror);
         }
+    }
+
+    fn remove(&mut self, address: IpAddr, mirror: &mut Mirror) {
+        // It may be gone, with its interface for example.
+        let _ = mirror.change(delete_neighbour(mirror.index(), address));
+        self.leaving.insert(address);
     }
 
     /// Removes those again that the kernel has kept.
@@ -145,8 +149,7 @@ impl Keeper {
     }
 
     fn abandon(&mut self, address: IpAddr, mirror: &mut Mirror, counts: &Counts) {
-        let _ = mirror.change(delete_neighbour(mirror.index(), address));
-        self.leaving.insert(address);
+        self.remove(address, mirror);
         add(&counts.abandoned);
     }
 }

@@ -110,17 +110,19 @@ impl ControlThread {
     fn refresh(&mut self) {
         let begin = Instant::now();
         let gives_up = self.keeper.deadline().is_some_and(|deadline| begin >= deadline);
-        let mut is_due = gives_up;
+        if gives_up {
+            self.stale.mark(Table::Neighbours);
+        }
         if self.stale.any() && begin >= self.pace.next() {
-            is_due |= self.stale.has(Table::Neighbours);
+            let reads_neighbours = self.stale.has(Table::Neighbours);
             let failed = self.mirror.refresh(&mut self.stale, &self.shared.counts).is_err();
             self.pace.record(begin, Instant::now(), failed || self.stale.any());
-        }
-        // An older copy lacks the entries that were added since, and has those that were removed.
-        if is_due && !self.stale.has(Table::Neighbours) {
-            self.keeper.review(&mut self.mirror, &self.shared.counts, Instant::now());
-            if gives_up {
-                self.asking.forget();
+            // An older copy lacks the entries that were added since, and has those that were removed.
+            if reads_neighbours && !self.stale.has(Table::Neighbours) {
+                self.keeper.review(&mut self.mirror, &self.shared.counts, Instant::now());
+                if gives_up {
+                    self.asking.forget();
+                }
             }
         }
         if self.mirror.take_changed() {
