@@ -10,8 +10,9 @@
 //!
 //! - **I1** Every frame is in exactly one place: with the kernel to be filled or in a receive ring, with the kernel
 //!   to be sent, in reserve with a socket that will send, lent to a caller, or free (`frames::Account`).
-//! - **I2** The fill ring and the completion ring have room for all frames that can ever be in them. A receive ring
-//!   that its socket does not empty fills up, which the kernel counts, and leaves frames for the queue's other sockets.
+//! - **I2** The fill ring and the completion ring have room for all frames that can ever be in them, with those of the
+//!   fill ring that the kernel has passed on and not yet released. A receive ring that its socket does not empty fills
+//!   up, which the kernel counts, and leaves frames for the queue's other sockets.
 //! - **I3** A received frame is lent to the caller's function and cannot be kept: when the function returns, the frame
 //!   is sent or recycled.
 //! - **I4** The kernel's descriptors are checked before memory is accessed: an address outside the umem is counted, not

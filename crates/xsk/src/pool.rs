@@ -46,14 +46,17 @@ impl Shared {
             tx_metadata_len: 0,
         };
         sockopt::set_xdp_umem_reg(fd, area)?;
-        let entries = layout.half.next_power_of_two();
-        sockopt::set_xdp_umem_fill_ring_size(fd, entries)?;
-        sockopt::set_xdp_umem_completion_ring_size(fd, entries)?;
+        // I2: the kernel passes frames on before it returns their entries of the fill ring (`xsk_flush`). So half of
+        // all frames may be in the ring for the second time while the kernel still holds their old entries.
+        let fill_entries = (layout.half * 2).next_power_of_two();
+        let completion_entries = layout.half.next_power_of_two();
+        sockopt::set_xdp_umem_fill_ring_size(fd, fill_entries)?;
+        sockopt::set_xdp_umem_completion_ring_size(fd, completion_entries)?;
         let at: XdpMmapOffsets = sockopt::xdp_mmap_offsets(fd)?;
         let mut pool = Pool {
             account: Account::new(layout),
-            fill: ring(fd, &at.fr, XDP_UMEM_PGOFF_FILL_RING, entries)?,
-            completion: ring(fd, &at.cr, XDP_UMEM_PGOFF_COMPLETION_RING, entries)?,
+            fill: ring(fd, &at.fr, XDP_UMEM_PGOFF_FILL_RING, fill_entries)?,
+            completion: ring(fd, &at.cr, XDP_UMEM_PGOFF_COMPLETION_RING, completion_entries)?,
             invalid: 0,
         };
         pool.refill();
@@ -84,7 +87,7 @@ impl Pool {
             let pushed = self.fill.push(frame);
             debug_assert!(
                 pushed,
-                "I2: the fill ring has an entry for each frame that may be filled"
+                "I2: the fill ring has room for each frame that may be filled"
             );
         }
         self.fill.publish();

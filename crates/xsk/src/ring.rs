@@ -301,6 +301,22 @@ mod tests {
         assert!(pair.push(3));
     }
 
+    /// The kernel passes frames on before it releases their entries: a fill ring of half of all frames would be full.
+    #[test]
+    fn a_fill_ring_for_all_frames_has_room_for_half_of_them_twice() {
+        for half in [1, 4, 32] {
+            let mut fill = Pair::new(2 * half, u32::MAX);
+            for round in 0..10 {
+                assert!((0..half).all(|frame| fill.push(frame.into())), "I2, round {round}");
+                // It releases the entries that it has read when it looks for more.
+                fill.consumer.release();
+                fill.share();
+                assert!((0..half).all(|_| fill.consumer.pop().is_some()));
+            }
+            assert!((0..half).all(|frame| fill.push(frame.into())) && !fill.push(0), "it is full");
+        }
+    }
+
     #[test]
     fn a_ring_outside_its_memory_is_refused() {
         let length = Ring::<u64>::bytes(&OFFSETS, 8);
