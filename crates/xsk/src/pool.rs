@@ -85,10 +85,7 @@ impl Pool {
     pub(super) fn refill(&mut self) {
         while let Some(frame) = self.account.next_to_fill() {
             let pushed = self.fill.push(frame);
-            debug_assert!(
-                pushed,
-                "I2: the fill ring has room for each frame that may be filled"
-            );
+            debug_assert!(pushed, "I2: the fill ring has room for each frame that may be filled");
         }
         self.fill.publish();
     }
