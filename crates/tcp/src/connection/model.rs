@@ -112,8 +112,7 @@ impl Connection {
     pub(super) fn trim_model(&mut self, cx: &Context<'_>) {
         let is_idle = self.send.board.is_empty() && self.recovery.phase() == Phase::Open;
         if is_idle && !self.send.is_held {
-            let initial = u32::from(self.send.mss) * u32::from(cx.config.initial_window);
-            self.send.congestion.trim_model(initial);
+            self.send.congestion.trim_model(self.initial_window(cx));
         }
     }
 }

@@ -146,16 +146,20 @@ impl Connection {
         !is_full && !is_last && !is_half_window
     }
 
+    /// The congestion window of a connection that knows nothing of its path, in bytes.
+    pub(super) fn initial_window(&self, cx: &Context<'_>) -> u32 {
+        u32::from(self.send.mss) * u32::from(cx.config.initial_window)
+    }
+
     /// After silence the window starts again (RFC 5681, section 4.1).
     fn restart_after_idle(&mut self, cx: &Context<'_>) {
         // The silence is counted from the last acknowledgement, a round trip after what was sent last.
         if self.send.board.is_empty() && self.timers.progress_at() + self.timeout(cx) < cx.now {
-            let initial = u32::from(self.send.mss) * u32::from(cx.config.initial_window);
             if self.recovery.phase() == Phase::Open
                 && cx.config.restart_after_idle
                 && !cx.has_models()
             {
-                self.send.congestion.restart(initial);
+                self.send.congestion.restart(self.initial_window(cx));
             }
         }
     }
