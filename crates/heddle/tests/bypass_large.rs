@@ -86,9 +86,10 @@ fn lost_pieces_are_repaired() {
     download(&net, length() / 2);
     let (counters, lost) = (server.order("counters"), loss.incoming().lost);
     assert!(lost > 0 && counters["retransmits"] > 0 && counters["large"] > 0, "{counters:?}");
-    // A loss of a whole large segment would be some forty pieces. On a busy machine some are repeated needlessly: six
-    // for each loss were seen.
-    assert!(counters["retransmits"] < 20 * lost, "{lost} lost: {counters:?}");
+    // A loss of a whole large segment would be tens of pieces. What the other end had already was not lost: on a busy
+    // machine acknowledgements are late, and pieces are repeated needlessly.
+    let repaired = counters["retransmits"] - counters["dsacks_in"];
+    assert!(repaired < 4 * lost, "{lost} lost: {counters:?}");
 }
 
 #[test]
