@@ -154,13 +154,13 @@ impl Connection {
     /// After silence the window starts again (RFC 5681, section 4.1).
     fn restart_after_idle(&mut self, cx: &Context<'_>) {
         // The silence is counted from the last acknowledgement, a round trip after what was sent last.
-        if self.send.board.is_empty() && self.timers.progress_at() + self.timeout(cx) < cx.now {
-            if self.recovery.phase() == Phase::Open
-                && cx.config.restart_after_idle
-                && !cx.has_models()
-            {
-                self.send.congestion.restart(self.initial_window(cx));
-            }
+        if cx.config.restart_after_idle
+            && !cx.has_models()
+            && self.recovery.phase() == Phase::Open
+            && self.send.board.is_empty()
+            && self.timers.progress_at() + self.timeout(cx) < cx.now
+        {
+            self.send.congestion.restart(self.initial_window(cx));
         }
     }
 
