@@ -21,7 +21,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
 
-/// A socket is asked after this many activations on which CPU its packets are processed.
+/// A descriptor is asked after this many activations on which CPU its packets are processed.
 const ASK_ORIGIN: u32 = 64;
 
 /// The policies' view during a harvest. The clock is read once for all events that are placed: they happened
@@ -146,7 +146,7 @@ impl WorkerState {
             self.room = 0;
             return inner.pump(id, self.port.number, &self.rng);
         }
-        if flags & flag::SOCKET != 0 {
+        if self.kind.has_choice {
             ask_origin(slot);
         }
         let kept_by = if is_keeper { None } else { Some(slot.keeper.load(Relaxed)) };
@@ -284,7 +284,7 @@ impl WorkerState {
     }
 }
 
-/// Asks a socket now and then on which CPU its packets are processed.
+/// Asks now and then on which CPU a socket's packets are processed.
 fn ask_origin(slot: &Slot) {
     let count = slot.count.load(Relaxed);
     slot.count.store(count.wrapping_add(1), Relaxed);

@@ -43,7 +43,8 @@ impl WorkerState {
 
     fn release_seen(&mut self, inner: &Inner, id: EventId, now: Moment) {
         let slot = inner.dispatch.table.slot(id.index);
-        if slot.is_checked_on_release() {
+        // The program may have ended it meanwhile.
+        if slot.is_checked_on_release() && slot.state.is_alive(id.generation) {
             slot.set_released_at(now);
             // What was reported meanwhile is seen by the check below, or is over.
             slot.state.forget_again(id.generation);

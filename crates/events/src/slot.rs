@@ -33,10 +33,8 @@ pub(crate) mod flag {
     pub const PUMP: u32 = 32;
     /// A file that the system does not watch: always ready.
     pub const ALWAYS: u32 = 64;
-    /// A connection whose packets are processed on a known CPU.
-    pub const SOCKET: u32 = 128;
     /// Best-effort work (`Class::BE`), also for policies that are chosen later.
-    pub const BEST_EFFORT: u32 = 256;
+    pub const BEST_EFFORT: u32 = 128;
     /// Kinds of events that do not stand for a descriptor's readiness, and of their pumps
     /// ([`crate::sources`]).
     pub const TIMER: u32 = 1 << 16;

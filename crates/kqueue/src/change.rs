@@ -1,6 +1,6 @@
 //! Changes of the change list.
 
-use crate::descriptor::{Fd, FileKind};
+use crate::descriptor::{Fd, FileKind, Open};
 use crate::error::errno;
 use crate::notes::{Key, Knote, KnoteKind, LockedShard};
 use crate::raw::{Kevent, ev, filter, note};
@@ -91,14 +91,20 @@ fn descriptor(
         let _ = kq.queue.deregister(note.id);
     }
     let open = open?;
-    // Refused: it is unclear which of the threads that wait on one queue would be notified about the other.
-    let is_queue = registry::is_queue(open.fd.as_raw_fd());
-    let is_refused = is_queue || kevent.filter == filter::VNODE && !open.has_inode();
-    if kevent.flags & ev::ADD != 0 && is_refused {
+    let is_added = kevent.flags & ev::ADD != 0;
+    if is_added && is_refused(kevent, &open) {
         return Err(Errno::INVAL);
     }
-    let connected = open.kind == FileKind::Socket && open.fd.has_peer();
+    let connected = is_added && open.kind == FileKind::Socket && open.fd.has_peer();
     Ok(KnoteKind::Descriptor { open, connected })
+}
+
+fn is_refused(kevent: &Kevent, open: &Open) -> bool {
+    match kevent.filter {
+        filter::VNODE if !open.has_inode() => true,
+        // It is unclear which of the threads that wait on one queue would be notified about the other.
+        _ => registry::is_queue(open.fd.as_raw_fd()),
+    }
 }
 
 impl Change<'_> {

@@ -78,7 +78,7 @@ impl Fd {
 
     /// Returns the number of bytes to read. None if the system does not count them, for example for a
     /// listening socket.
-    fn unread(self) -> Option<u64> {
+    pub fn unread(self) -> Option<u64> {
         rustix::io::ioctl_fionread(self.borrow()).ok()
     }
 

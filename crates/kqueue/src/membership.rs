@@ -3,6 +3,7 @@
 use crate::error::errno;
 use crate::registry::Kqueue;
 use heddle_events::{EventOptions, Worker};
+use heddle_sys::fork;
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::os::fd::RawFd;
@@ -16,6 +17,7 @@ pub struct Membership {
 
 /// All memberships of a thread, which end with it.
 struct Memberships {
+    /// [`fork::generation`] when the list was begun.
     process: u32,
     list: Vec<Membership>,
 }
@@ -24,7 +26,7 @@ impl Drop for Memberships {
     fn drop(&mut self) {
         // In a child of fork(2) they belong to the parent: leaving would change the epolls that it shares
         // (K5).
-        if self.process != std::process::id() {
+        if self.process != fork::generation() {
             std::mem::forget(std::mem::take(&mut self.list));
         }
     }
@@ -39,7 +41,7 @@ thread_local! {
 fn memberships<T>(with: impl FnOnce(&mut Memberships) -> Result<T, Errno>) -> Result<T, Errno> {
     let borrowed = MEMBERSHIPS.try_with(|memberships| {
         let mut memberships = memberships.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
-        let process = std::process::id();
+        let process = fork::generation();
         if memberships.process != process {
             std::mem::forget(std::mem::take(&mut memberships.list));
             memberships.process = process;

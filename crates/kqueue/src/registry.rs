@@ -8,6 +8,7 @@ use crate::descriptor::{self, Fd, Identity};
 use crate::error::errno;
 use crate::notes::Notes;
 use heddle_events::{EventOptions, EventQueue, Interest};
+use heddle_sys::fork;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io::PipeWriter;
@@ -34,6 +35,7 @@ pub struct Kqueue {
 }
 
 struct Registry {
+    /// [`fork::generation`] of the process that made it.
     process: u32,
     queues: Mutex<HashMap<RawFd, Arc<Kqueue>>>,
 }
@@ -43,7 +45,7 @@ static CURRENT: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
 /// Returns the registry of this process. A child of fork(2) starts with none, in whatever state its parent's
 /// locks were (K5).
 fn registry() -> &'static Registry {
-    let (process, find) = (std::process::id(), CURRENT.load(Ordering::Acquire));
+    let (process, find) = (fork::generation(), CURRENT.load(Ordering::Acquire));
     // SAFETY: null, or leaked below and only changed under its lock.
     if let Some(registry) = unsafe { find.as_ref() }
         && registry.process == process

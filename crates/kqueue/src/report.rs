@@ -99,13 +99,20 @@ fn of_descriptor(note: &Knote, open: Open, connected: bool, fired: &Fired) -> Op
             let data = Some(open.to_read()).filter(|&data| data > 0 || reports_at_end)?;
             Some(Report { data, fflags: 0, eof: false })
         }
-        (filter::READ, _) => readable(note, open, connected),
+        (filter::READ, _) => readable(note, open, connected, fired),
         _ => writable(open),
     }
 }
 
-/// Bytes and the end are reported together, so that the program need not ask again.
-fn readable(note: &Knote, open: Open, connected: bool) -> Option<Report> {
+/// Where no second report follows, bytes and the end are reported together.
+fn readable(note: &Knote, open: Open, connected: bool, fired: &Fired) -> Option<Report> {
+    let is_known = fired.ready & READ != 0 && fired.ready & (ENDED | BROKEN) == 0;
+    let follows = !note.has(ev::CLEAR | ev::ONESHOT | ev::DISPATCH) && !note.waits_for_bytes();
+    let unread = if is_known && follows { open.fd.unread().unwrap_or(0) } else { 0 };
+    if unread > 0 {
+        // The queue checks it once more when it is released, and the end is reported then.
+        return Some(Report { data: unread, fflags: 0, eof: false });
+    }
     let ready = open.fd.ready(READ);
     if ready == 0 {
         return None;

@@ -112,9 +112,7 @@ impl EventQueue {
         token: u64,
         options: EventOptions,
     ) -> Result<EventId, EventError> {
-        let socket = if heddle_sys::socket::incoming_cpu(fd).is_some() { flag::SOCKET } else { 0 };
-        let flags = options.flags | socket;
-        let EventOptions { class, off, port, .. } = options;
+        let EventOptions { flags, class, off, port } = options;
         self.0.begin(&NewEvent { token, flags, wants: interest.0, fd, class, off }, port)
     }
 
