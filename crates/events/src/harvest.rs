@@ -97,7 +97,7 @@ impl WorkerState {
     /// Takes what has become ready from the kernel and puts it where the policy says. Up to `room` events are
     /// delivered directly.
     pub fn harvest(&mut self, inner: &Inner, timeout: Option<Ns>, room: usize) -> HarvestOutcome {
-        let buffer = self.buffer(inner, inner.priority.has_high.load(Relaxed));
+        let buffer = self.buffer(inner, inner.dispatch.table.has_high());
         // Taken out while its content is processed.
         let mut events = std::mem::replace(&mut self.buffers[buffer], Events::with_capacity(0));
         self.looked_at = Moment::now();
@@ -110,7 +110,7 @@ impl WorkerState {
     /// Processes the events of one `epoll_wait`.
     pub fn harvested(&mut self, inner: &Inner, events: &Events, room: usize) -> HarvestOutcome {
         self.room =
-            if inner.priority.has_high.load(Relaxed) || !self.is_clear() { 0 } else { room };
+            if inner.dispatch.table.has_high() || !self.is_clear() { 0 } else { room };
         self.now.set(Ns::ZERO);
         self.is_harvested = true;
         self.waits.fill(Cell::new(None));

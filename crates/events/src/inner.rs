@@ -23,8 +23,6 @@ pub(crate) struct Inner {
 
 /// How events of high priority are treated.
 pub(crate) struct Priority {
-    /// Whether there has been any: from then on all that is ready is harvested before anything is delivered.
-    pub has_high: AtomicBool,
     /// The part of a batch that may be of high priority, in per cent (SKQ's rtshare).
     pub share: AtomicU32,
     /// How often a second a worker should come back to look for events; 0: no rule (SKQ's rtfreq).
@@ -34,7 +32,6 @@ pub(crate) struct Priority {
 impl Priority {
     pub fn new(share: u32, frequency: u32) -> Priority {
         Priority {
-            has_high: AtomicBool::new(false),
             share: AtomicU32::new(share),
             frequency: AtomicU32::new(frequency),
         }
@@ -66,15 +63,6 @@ impl Inner {
         self.dispatch.workers().ports.iter().for_each(|port| port.epoll.ring());
     }
 
-    /// As [`Dispatcher::begin`].
-    pub fn begin(&self, new: &NewEvent, port: u32) -> Result<EventId, EventError> {
-        let id = self.dispatch.begin(new, port)?;
-        if new.flags & flag::HIGH != 0 {
-            self.priority.has_high.store(true, Ordering::Relaxed);
-        }
-        Ok(id)
-    }
-
     /// Begins an event that does not stand for the readiness of a program's descriptor.
     pub fn begin_source(
         &self,
@@ -91,7 +79,7 @@ impl Inner {
             class: options.class,
             off: options.off,
         };
-        self.begin(&new, options.port)
+        self.dispatch.begin(&new, options.port)
     }
 
     /// As [`Dispatcher::reachable`]; fails too if the queue may not be used.

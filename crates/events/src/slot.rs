@@ -243,6 +243,8 @@ pub(crate) struct NewEvent {
 pub(crate) struct Table {
     slots: Box<[Slot]>,
     free: Mutex<FreeList>,
+    /// How many slots of high priority are in use.
+    high: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -257,6 +259,7 @@ impl Table {
         Table {
             slots: (0..capacity + PUMPS).map(|_| Slot::default()).collect(),
             free: Mutex::default(),
+            high: AtomicU32::new(0),
         }
     }
 
@@ -274,6 +277,12 @@ impl Table {
     #[cfg(test)]
     pub fn used(&self) -> usize {
         self.free.lock().unwrap().used
+    }
+
+    /// Whether there are events of high priority: while there are, all that is ready is harvested before anything is
+    /// delivered.
+    pub fn has_high(&self) -> bool {
+        self.high.load(Relaxed) > 0
     }
 
     pub fn slot(&self, index: u32) -> &Slot {
@@ -324,6 +333,7 @@ impl Table {
         slot.count.store(0, Relaxed);
         slot.keeper.store(NONE, Relaxed);
         slot.drift.begin();
+        self.high.fetch_add(slot.has(flag::HIGH).into(), Relaxed);
         let generation = slot.state.begin(new.off);
         Ok(EventId { index, generation })
     }
@@ -348,6 +358,7 @@ impl Table {
 
     /// Frees a slot that no thread and no queue has: [`crate::state::Next::Free`] tells who may.
     pub fn free(&self, index: u32) {
+        self.high.fetch_sub(self.slot(index).has(flag::HIGH).into(), Relaxed);
         let mut free = self.free.lock().unwrap();
         free.back.push(index);
         free.used -= usize::from(!self.slot(index).has(flag::PUMP));

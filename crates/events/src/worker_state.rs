@@ -222,7 +222,7 @@ impl WorkerState {
         let waiting = self.workers.schedule.waiting(self.index);
         // What waits now came after the last look into the kernel: something there may have come before it.
         let is_later = waiting > 0 && self.ahead == 0;
-        if is_later || inner.priority.has_high.load(Relaxed) {
+        if is_later || inner.dispatch.table.has_high() {
             self.harvest(inner, Some(Ns::ZERO), 0);
         }
         self.take(inner, turn);
@@ -358,5 +358,24 @@ mod tests {
         thief.state.begin_turn(Fate::Unseen);
         // They are reported to others when this worker leaves.
         drop(thief);
+    }
+
+    /// A held event of high priority counts until it is released.
+    #[test]
+    fn priority_costs_nothing_once_its_last_event_has_ended() {
+        let queue = EventQueue::new().unwrap();
+        let mut worker = queue.worker().unwrap();
+        let inner = Arc::clone(&worker.inner);
+        let has_high = || inner.dispatch.table.has_high();
+        assert!(!has_high());
+        let high = || queue.register_user(0, EventOptions::default().high()).unwrap();
+        let (first, second) = (high(), high());
+        queue.deregister(first).unwrap();
+        queue.trigger(second).unwrap();
+        assert_eq!(worker.wait_held(Some(Duration::ZERO)).unwrap().len(), 1);
+        queue.deregister(second).unwrap();
+        assert!(has_high());
+        assert!(worker.wait_held(Some(Duration::ZERO)).unwrap().is_empty());
+        assert!(!has_high());
     }
 }

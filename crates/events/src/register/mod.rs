@@ -113,7 +113,7 @@ impl EventQueue {
         options: EventOptions,
     ) -> Result<EventId, EventError> {
         let EventOptions { flags, class, off, port } = options;
-        self.0.begin(&NewEvent { token, flags, wants: interest.0, fd, class, off }, port)
+        self.0.dispatch.begin(&NewEvent { token, flags, wants: interest.0, fd, class, off }, port)
     }
 
     /// Files on a disk are always ready, and the system does not watch them.
@@ -137,7 +137,7 @@ impl EventQueue {
             class: options.class,
             off: options.off,
         };
-        self.0.begin(&new, options.port)
+        self.0.dispatch.begin(&new, options.port)
     }
 
     /// Triggers a user event, from any thread. Several triggers before it is reported count as one.
