@@ -1,30 +1,54 @@
 //! The histogram under [`Histogram`](crate::Histogram) and [`Slowdown`](crate::Slowdown).
 //!
-//! An HDR histogram keeps three significant digits in buckets. Three numbers are kept exactly beside it:
-//! the largest value, the sum, and the number of values cut off at the limit.
+//! The buckets are those of an HDR histogram with three significant digits, and so are its percentiles: the tests
+//! compare it with the crate hdrhistogram. With that crate, whose code to record a value is not inlined, a simulation,
+//! which records three values for each request, takes a tenth longer. Beside the buckets, three numbers are kept
+//! exactly: the largest value, the sum, and the number of values cut off at the limit.
 
-use hdrhistogram::Histogram as Hdr;
 use serde::{Deserialize, Serialize};
 
-/// Significant decimal digits: a bucket is at most 0.1 % wide.
-const DIGITS: u8 = 3;
+/// Below this power of two, each value has a bucket of its own; from each power of two on, this many buckets go to the
+/// next one, so that a bucket is at most 0.1 % wide.
+const DIGITS: u32 = 10;
+const HALF: u64 = 1 << DIGITS;
 
 /// Samples from 0 to `LIMIT`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "Wire", try_from = "Wire")]
 pub(crate) struct Counts<const LIMIT: u64> {
-    hdr: Hdr<u64>,
+    buckets: Vec<u64>,
+    count: u64,
     saturated: u64,
     max: u64,
     sum: u64,
 }
 
+/// Returns how far the values of one bucket are apart, as a power of two.
+#[inline]
+fn power(value: u64) -> u32 {
+    (value | HALF).ilog2() - DIGITS
+}
+
+#[inline]
+fn bucket(value: u64) -> usize {
+    let power = power(value);
+    ((u64::from(power) << DIGITS) + (value >> power)) as usize
+}
+
+/// Returns the smallest value of a bucket, and the smallest of the next one.
+fn bounds(bucket: usize) -> (u64, u64) {
+    let bucket = bucket as u64;
+    let power = (bucket >> DIGITS).saturating_sub(1);
+    let first = bucket - (power << DIGITS);
+    (first << power, (first + 1) << power)
+}
+
 impl<const LIMIT: u64> Counts<LIMIT> {
     pub(crate) fn new() -> Self {
-        let hdr = Hdr::new_with_bounds(1, LIMIT, DIGITS).expect("1 <= LIMIT / 2 and 3 <= 5 digits");
-        Counts { hdr, saturated: 0, max: 0, sum: 0 }
+        Counts { buckets: vec![0; bucket(LIMIT) + 1], count: 0, saturated: 0, max: 0, sum: 0 }
     }
 
+    #[inline]
     pub(crate) fn record_n(&mut self, value: u64, n: u64) {
         if n == 0 {
             return;
@@ -33,13 +57,18 @@ impl<const LIMIT: u64> Counts<LIMIT> {
         if value > LIMIT {
             self.saturated = self.saturated.saturating_add(n);
         }
-        self.hdr.saturating_record_n(kept, n);
+        let bucket = &mut self.buckets[bucket(kept)];
+        *bucket = bucket.saturating_add(n);
+        self.count = self.count.saturating_add(n);
         self.max = self.max.max(kept);
         self.sum = self.sum.saturating_add(kept.saturating_mul(n));
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.hdr.add(&other.hdr).expect("both have the same limit and digits");
+        for (own, other) in self.buckets.iter_mut().zip(&other.buckets) {
+            *own = own.saturating_add(*other);
+        }
+        self.count = self.count.saturating_add(other.count);
         self.saturated = self.saturated.saturating_add(other.saturated);
         self.max = self.max.max(other.max);
         self.sum = self.sum.saturating_add(other.sum);
@@ -47,17 +76,29 @@ impl<const LIMIT: u64> Counts<LIMIT> {
 
     /// The end of the bucket that holds the percentile, capped at the largest sample.
     pub(crate) fn percentile(&self, percent: f64) -> u64 {
-        self.hdr.value_at_percentile(percent.clamp(0.0, 100.0)).min(self.max)
+        let quantile = percent.clamp(0.0, 100.0) / 100.0;
+        let rank = ((quantile * self.count as f64).ceil() as u64).max(1);
+        let mut below = 0u64;
+        let reaches = |&count: &u64| {
+            below = below.saturating_add(count);
+            below >= rank
+        };
+        let Some(at) = self.buckets.iter().position(reaches) else { return 0 };
+        let (first, next) = bounds(at);
+        if quantile == 0.0 { first } else { (next - 1).min(self.max) }
     }
 
     /// The non-empty buckets, in order: the largest sample that each can hold, and its number of samples.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let end = |at| self.hdr.highest_equivalent(at).min(self.max);
-        self.hdr.iter_recorded().map(move |b| (end(b.value_iterated_to()), b.count_at_value()))
+        self.recorded().map(|(at, count)| ((bounds(at).1 - 1).min(self.max), count))
+    }
+
+    fn recorded(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.buckets.iter().copied().enumerate().filter(|&(_, count)| count > 0)
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.hdr.len()
+        self.count
     }
 
     pub(crate) fn saturated(&self) -> u64 {
@@ -70,13 +111,6 @@ impl<const LIMIT: u64> Counts<LIMIT> {
 
     pub(crate) fn mean(&self) -> f64 {
         self.sum as f64 / (self.count() as f64).max(1.0)
-    }
-}
-
-impl<const LIMIT: u64> PartialEq for Counts<LIMIT> {
-    fn eq(&self, other: &Self) -> bool {
-        self.hdr == other.hdr
-            && (self.saturated, self.max, self.sum) == (other.saturated, other.max, other.sum)
     }
 }
 
@@ -95,9 +129,9 @@ impl<const LIMIT: u64> From<Counts<LIMIT>> for Wire {
     fn from(counts: Counts<LIMIT>) -> Wire {
         let mut before = 0;
         let mut buckets = Vec::new();
-        for bucket in counts.hdr.iter_recorded() {
-            let start = counts.hdr.lowest_equivalent(bucket.value_iterated_to());
-            buckets.extend([start - before, bucket.count_at_value()]);
+        for (at, count) in counts.recorded() {
+            let (start, _) = bounds(at);
+            buckets.extend([start - before, count]);
             before = start;
         }
         Wire { max: counts.max, sum: counts.sum, saturated: counts.saturated, buckets }
@@ -130,5 +164,38 @@ impl<const LIMIT: u64> TryFrom<Wire> for Counts<LIMIT> {
             return Err(DecodeError("totals that contradict the buckets"));
         }
         Ok(Counts { saturated: wire.saturated, max: wire.max, sum: wire.sum, ..counts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMIT: u64 = 100_000_000_000;
+
+    proptest! {
+        /// For any samples, buckets and percentiles are those of the crate hdrhistogram.
+        #[test]
+        fn it_is_an_hdr_histogram(
+            samples in prop::collection::vec((0..63u32, any::<u64>(), 1..1000u64), 1..100),
+            percent in 0.0..=100.0,
+        ) {
+            let mut counts = Counts::<LIMIT>::new();
+            let mut hdr = hdrhistogram::Histogram::<u64>::new_with_bounds(1, LIMIT, 3).unwrap();
+            for (shift, value, n) in samples {
+                let value = value >> (1 + shift);
+                counts.record_n(value, n);
+                hdr.saturating_record_n(value.min(LIMIT), n);
+            }
+            let end = |value| hdr.highest_equivalent(value).min(counts.max());
+            let recorded = hdr.iter_recorded().map(|b| (end(b.value_iterated_to()), b.count_at_value()));
+            prop_assert!(counts.buckets().eq(recorded));
+            prop_assert_eq!(counts.count(), hdr.len());
+            for percent in [percent, 0.0, 50.0, 99.9, 100.0] {
+                let expected = hdr.value_at_percentile(percent).min(counts.max());
+                prop_assert_eq!(counts.percentile(percent), expected, "{} %", percent);
+            }
+        }
     }
 }

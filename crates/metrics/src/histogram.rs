@@ -39,6 +39,7 @@ impl Histogram {
     }
 
     /// Adds one latency.
+    #[inline]
     pub fn record(&mut self, latency: Ns) {
         self.record_n(latency, 1);
     }
