@@ -19,6 +19,7 @@ mod machine;
 mod outcome;
 pub mod papers;
 mod random;
+pub mod reference;
 mod replay;
 pub mod report;
 mod run;

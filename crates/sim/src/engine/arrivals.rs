@@ -15,8 +15,8 @@ use std::collections::BinaryHeap;
 use std::path::Path;
 
 /// The random streams of a run, one per purpose.
-const GAPS: u64 = 1;
-const SIZES: u64 = 2;
+pub(crate) const GAPS: u64 = 1;
+pub(crate) const SIZES: u64 = 2;
 const STEERING: u64 = 3;
 const THINKING: u64 = 4;
 pub(super) const CONNECTIONS: u64 = 5;

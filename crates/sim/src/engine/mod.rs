@@ -40,6 +40,7 @@ mod timetable;
 mod view;
 mod watch;
 
+pub(crate) use arrivals::{GAPS, SIZES};
 pub(crate) use meter::BATCHES;
 pub use watch::{Event, EventKind, Recorder, Watch};
 

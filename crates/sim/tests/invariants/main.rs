@@ -6,6 +6,7 @@ mod busy;
 mod lindley;
 mod log;
 mod messages;
+mod reference;
 mod scenarios;
 
 use heddle_policies::list;

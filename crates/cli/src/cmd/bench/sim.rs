@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use heddle_metrics::{BarChart, Collector, Progress, Report, Results, Row, Run, tables};
-use heddle_sim::Scenario;
+use heddle_sim::{Scenario, reference};
 
 use crate::exit::Outcome;
 use crate::{interrupt, out};
@@ -18,9 +18,10 @@ Example:
   heddle bench sim
   heddle bench sim --policies fifo,work-stealing --rounds 9 --report sim.html
 
-A task event is an arrival, a start, an end or a preemption of a task. Each round covers all
-policies and sizes; figures are medians. Memory is the process's peak, after a run and after one
-ten times as long.")]
+A task event is an arrival, a start, an end or a preemption of a task. `reference` is a plain
+simulator: a heap of events, first come first served, no policies, costs or preemption, and only
+response times are measured. Each round covers it and all policies, at all sizes; figures are
+medians. Memory is the process's peak, after a run and after one ten times as long.")]
 pub struct Args {
     /// The policies, without parameters (comma-separated).
     #[arg(long, value_delimiter = ',', default_values = ["fifo", "work-stealing", "round-robin"])]
@@ -43,6 +44,7 @@ pub struct Args {
 }
 
 const RATE: &str = "task_events";
+const REQUESTS: &str = "requests";
 const MEMORY: &str = "peak_memory";
 
 /// Measures and reports.
@@ -69,11 +71,12 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 fn scenario(policy: &str, cpus: usize, requests: u64) -> anyhow::Result<Scenario> {
-    Ok(Scenario { requests, ..Scenario::ideal(policy, cpus, "exp(10us)".parse()?, 0.8) })
+    let ideal = Scenario::ideal(policy, cpus, "exp(10us)".parse()?, 0.8);
+    Ok(Scenario { requests, warmup: 0.0, ..ideal })
 }
 
 fn measure(args: &Args, stop: &AtomicBool) -> anyhow::Result<Vec<Row>> {
-    let steps = u64::from(args.rounds) * (args.policies.len() * args.cpus.len()) as u64;
+    let steps = u64::from(args.rounds) * ((args.policies.len() + 1) * args.cpus.len()) as u64;
     let mut progress = Progress::new("bench sim", steps + 2);
     let mut collect = Collector::new();
     // First, since the peak only grows: the short run before the long one, and both before large machines.
@@ -83,23 +86,47 @@ fn measure(args: &Args, stop: &AtomicBool) -> anyhow::Result<Vec<Row>> {
         let case = format!("{} requests", times * args.requests);
         collect.add(&args.policies[0], &case, MEMORY, "MiB", Run::ok(peak_mib()?));
     }
+    let systems = || [None].into_iter().chain(args.policies.iter().map(Some));
     'rounds: for _ in 0..args.rounds {
-        for policy in &args.policies {
-            for &cpus in &args.cpus {
+        for &cpus in &args.cpus {
+            for policy in systems() {
                 if stop.load(Relaxed) {
                     break 'rounds;
                 }
-                progress.step(&format!("{policy} on {cpus} CPUs"));
-                let scenario = scenario(policy, cpus, args.requests)?;
-                let began = Instant::now();
-                let events = heddle_sim::run(&scenario)?.counts.events();
-                let rate = events as f64 / began.elapsed().as_secs_f64();
-                collect.add(policy, &format!("{cpus} CPUs"), RATE, "1/s", Run::ok(rate));
+                let name = policy.map_or("reference", |policy| policy.as_str());
+                let case = format!("{cpus} CPUs");
+                progress.step(&format!("{name} on {case}"));
+                let speed = speed(policy, cpus, args.requests)?;
+                collect.add(name, &case, REQUESTS, "1/s", Run::ok(speed.requests));
+                if let Some(events) = speed.events {
+                    collect.add(name, &case, RATE, "1/s", Run::ok(events));
+                }
             }
         }
     }
     progress.finish("measured");
     Ok(collect.into_rows())
+}
+
+/// What is simulated in a second.
+struct Speed {
+    requests: f64,
+    /// The reference has no tasks.
+    events: Option<f64>,
+}
+
+/// Measures one run of `policy`, or of the reference.
+fn speed(policy: Option<&String>, cpus: usize, requests: u64) -> anyhow::Result<Speed> {
+    let scenario = scenario(policy.map_or("fifo", |policy| policy), cpus, requests)?;
+    let began = Instant::now();
+    let counts = match policy {
+        Some(_) => Some(heddle_sim::run(&scenario)?.counts),
+        None => reference::fifo(&scenario).map(|_| None)?,
+    };
+    let seconds = began.elapsed().as_secs_f64();
+    let done = counts.map_or(requests, |counts| counts.done);
+    let events = counts.map(|counts| counts.events() as f64 / seconds);
+    Ok(Speed { requests: done as f64 / seconds, events })
 }
 
 /// This process's peak memory in MiB.
