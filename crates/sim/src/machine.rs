@@ -63,14 +63,16 @@ impl Machine {
 pub(crate) struct Neighbours {
     /// Distinct sets, nested: cores, caches, nodes.
     sets: Vec<CpuSet>,
-    /// For each CPU the indices of its core, its cache and its node.
-    of: Vec<[u16; 3]>,
+    /// For each CPU the indices of its core, its cache and its node; a set of one CPU or of all is left out, since
+    /// looking there first finds nothing that looking everywhere does not.
+    of: Vec<Vec<u16>>,
 }
 
 impl Neighbours {
     pub(crate) fn new(topology: Topology<'_>) -> Neighbours {
+        let cpus = topology.len();
         let mut sets: Vec<CpuSet> = Vec::new();
-        let mut of = vec![[0u16; 3]; topology.len()];
+        let mut of = vec![[0u16; 3]; cpus];
         for level in 0..3 {
             let group = |cpu: CpuId| match (level, topology.cpu(cpu)) {
                 (0, info) => (info.node, info.core),
@@ -86,6 +88,8 @@ impl Neighbours {
                 sets[usize::from(of[level])].insert(cpu);
             }
         }
+        let narrows = |&at: &u16| (2..cpus).contains(&sets[usize::from(at)].len());
+        let of = of.into_iter().map(|of| of.into_iter().filter(narrows).collect()).collect();
         Neighbours { sets, of }
     }
 

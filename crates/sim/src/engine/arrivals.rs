@@ -28,6 +28,7 @@ const MOST_TASKS: usize = 4_000_000;
 pub(super) struct Arriving {
     source: Source,
     sizes: Random,
+    next_sizes: Ahead<(usize, Ns)>,
     steering: Random,
     thinking: Random,
     /// The CPUs of each part of the mix: the first and how many.
@@ -45,8 +46,38 @@ pub(super) struct Arriving {
     pub backlog: [Option<usize>; 2],
 }
 
+/// Draws of a stream that serves nothing else, made a block at a time: the logarithms of a block overlap in the
+/// processor, those between two events do not.
+struct Ahead<T> {
+    block: Box<[T; Ahead::<()>::BLOCK]>,
+    taken: usize,
+}
+
+impl Ahead<()> {
+    const BLOCK: usize = 64;
+}
+
+impl<T: Copy + Default> Default for Ahead<T> {
+    fn default() -> Ahead<T> {
+        Ahead { block: Box::new([T::default(); Ahead::BLOCK]), taken: Ahead::BLOCK }
+    }
+}
+
+impl<T: Copy> Ahead<T> {
+    /// Returns what the next call of `draw` would return if nothing were drawn ahead.
+    #[inline]
+    fn take(&mut self, mut draw: impl FnMut() -> T) -> T {
+        if self.taken == Ahead::BLOCK {
+            self.block.iter_mut().for_each(|draws| *draws = draw());
+            self.taken = 0;
+        }
+        self.taken += 1;
+        self.block[self.taken - 1]
+    }
+}
+
 enum Source {
-    Open { gaps: Gaps, random: Random },
+    Open { gaps: Gaps, random: Random, next: Ahead<Ns> },
     Closed,
     Trace { rest: TraceReader, next: Option<TraceRequest> },
 }
@@ -107,11 +138,13 @@ impl Arriving {
             open => Source::Open {
                 gaps: Gaps::new(open, scenario.rate())?,
                 random: Random::new(scenario.seed, GAPS),
+                next: Ahead::default(),
             },
         };
         Ok(Arriving {
             source,
             sizes: Random::new(scenario.seed, SIZES),
+            next_sizes: Ahead::default(),
             steering: Random::new(scenario.seed, STEERING),
             thinking: Random::new(scenario.seed, THINKING),
             hosts: hosts(&scenario.mix, scenario.machine.cpus),
@@ -154,6 +187,7 @@ impl Arriving {
         &mut self.steering
     }
 
+    #[inline]
     pub(super) fn home(
         &mut self,
         steer: Steer,
@@ -165,7 +199,7 @@ impl Arriving {
         let any = |random: &mut Random| CpuId(random.below(n) as u16);
         match steer {
             Steer::RoundRobin => {
-                self.next_home = (self.next_home + 1) % cpus;
+                self.next_home = if self.next_home + 1 < cpus { self.next_home + 1 } else { 0 };
                 CpuId(self.next_home as u16)
             }
             Steer::Random => any(random),
@@ -252,17 +286,15 @@ impl<P: Policy> Engine<'_, P> {
             Source::Trace { next, .. } => next.take(),
             _ => None,
         };
-        let request = self.request(Kind::Request, recorded);
-        self.await_next()?;
-        if let Some((attrs, job)) = request {
+        if let Some((attrs, job)) = self.request(Kind::Request, recorded) {
             self.create(attrs, job);
         }
-        Ok(())
+        self.await_next()
     }
 
     fn await_next(&mut self) -> Result<(), SimError> {
         let next = match &mut self.arriving.source {
-            Source::Open { gaps, random } => self.view.now + gaps.next(random),
+            Source::Open { gaps, random, next } => self.view.now + next.take(|| gaps.next(random)),
             Source::Closed => Ns::MAX,
             Source::Trace { rest, next } => {
                 *next = rest
@@ -278,12 +310,14 @@ impl<P: Policy> Engine<'_, P> {
 
     /// Returns the next request: its size, where it arrives, and its attributes for the policy; `None`
     /// if it is dropped.
+    #[inline(always)]
     fn request(&mut self, kind: Kind, recorded: Option<TraceRequest>) -> Option<(TaskAttrs, Job)> {
         let flow = recorded.and_then(|request| request.connection);
         let (part, service, class) = match recorded {
             Some(request) => (request.kind, request.service, request.class),
             None => {
-                let (part, service) = self.scenario.mix.sample(&mut self.arriving.sizes);
+                let Arriving { sizes, next_sizes, .. } = &mut self.arriving;
+                let (part, service) = next_sizes.take(|| self.scenario.mix.sample(sizes));
                 (part, service, self.scenario.mix.parts()[part].class)
             }
         };
@@ -308,6 +342,7 @@ impl<P: Policy> Engine<'_, P> {
         Some((attrs, job))
     }
 
+    #[inline(always)]
     fn create(&mut self, attrs: TaskAttrs, job: Job) {
         if job.kind == Kind::Connection {
             return self.receive(attrs, job);
@@ -317,6 +352,7 @@ impl<P: Policy> Engine<'_, P> {
         self.deliver(task, Enqueue::New);
     }
 
+    #[inline(always)]
     pub(super) fn add(&mut self, attrs: TaskAttrs, job: Job) -> TaskId {
         let task = self.jobs.add(attrs, job);
         self.driver(job.home).init(task);

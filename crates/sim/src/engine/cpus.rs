@@ -105,10 +105,14 @@ impl<P: Policy> Engine<'_, P> {
         let (now, state) = (self.view.now, &mut self.cpus[cpu.index()]);
         if state.task.is_none() && state.retry <= now {
             state.retry = Ns::MAX;
+            // Whether it finds a task or not, its next event is entered.
             self.pick(cpu, Ns::ZERO);
-        } else if state.ends <= now {
-            self.finish(cpu);
-        } else if state.message_at <= now {
+            return;
+        }
+        if state.ends <= now {
+            return self.finish(cpu);
+        }
+        if state.message_at <= now {
             self.receive_message(cpu);
         } else if state.check_at <= now {
             self.check_quantum(cpu);
@@ -266,7 +270,7 @@ impl<P: Policy> Engine<'_, P> {
         task
     }
 
-    /// The work of the task on `cpu` is done.
+    /// The work of the task on `cpu` is done; enters the next event of `cpu`.
     fn finish(&mut self, cpu: CpuId) {
         if let Some(task) = self.cpus[cpu.index()].task
             && self.jobs.get(task).kind == Kind::Thread
@@ -274,17 +278,17 @@ impl<P: Policy> Engine<'_, P> {
             return self.burst_ends(cpu, task);
         }
         let task = self.leave(cpu);
-        let (job, now) = (*self.jobs.get(task), self.view.now);
-        let response = now - job.arrived;
-        self.meter.record(&Done {
-            part: job.part as usize,
+        let (job, now) = (self.jobs.get(task), self.view.now);
+        let kind = job.kind;
+        self.meter.record(Done {
+            part: job.part,
             number: job.number,
-            response,
+            response: now - job.arrived,
             service: job.service,
             wait: job.wait,
         });
         self.counts.done += 1;
-        match job.kind {
+        match kind {
             Kind::Client => {
                 self.on(cpu).block(task);
                 self.sleep(task);

@@ -77,6 +77,7 @@ impl<T: Default> Jobs<T> {
         &mut self.jobs[task.index()]
     }
 
+    #[inline(always)]
     pub fn add(&mut self, attrs: TaskAttrs, job: Job) -> TaskId {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(TaskSlot::default());

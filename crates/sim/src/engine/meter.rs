@@ -7,13 +7,18 @@ use crate::scenario::Scenario;
 use crate::theory::student;
 use heddle_core::Ns;
 use heddle_metrics::{Histogram, Slowdown};
+use std::ops::Range;
 
 /// The number of batches of measured requests: enough for an interval, few enough that each is long.
 pub(crate) const BATCHES: usize = 20;
 
+/// How many finished requests are kept before they are counted, all at once: in a loop of its own, the divisions and
+/// the cache misses of one overlap with those of the next.
+const KEPT: usize = 128;
+
 /// One finished request.
 pub(super) struct Done {
-    pub part: usize,
+    pub part: u32,
     /// Its number among all requests, in the order of arrival.
     pub number: u64,
     pub response: Ns,
@@ -37,11 +42,16 @@ pub(super) struct Meter {
     to: u64,
     /// How many of them are not done yet.
     left: u64,
+    /// Those that are done and not yet counted.
+    kept: Vec<Done>,
     /// The time of every response outside the machine.
     base: Ns,
+    /// Of a mix with a single part they stay empty: its requests are all requests.
     parts: Vec<PartOutcome>,
     wait: Histogram,
     batches: Vec<Batch>,
+    /// The batch found last, and which requests are in it: usually the next one is, too, and a division is saved.
+    last_batch: (usize, Range<u64>),
 }
 
 fn part(name: &str) -> PartOutcome {
@@ -54,10 +64,12 @@ impl Meter {
             from: warmup,
             to: warmup + requests,
             left: requests,
+            kept: Vec::with_capacity(KEPT),
             base,
             parts: names.iter().map(|name| part(name)).collect(),
             wait: Histogram::new(),
             batches: (0..BATCHES).map(|_| Batch::default()).collect(),
+            last_batch: (0, 0..0),
         }
     }
 
@@ -66,22 +78,50 @@ impl Meter {
     }
 
     #[inline]
-    pub fn record(&mut self, done: &Done) {
+    pub fn record(&mut self, done: Done) {
         if !(self.from..self.to).contains(&done.number) {
             return;
         }
         self.left -= 1;
+        self.kept.push(done);
+        if self.kept.len() == KEPT {
+            self.count_kept();
+        }
+    }
+
+    fn count_kept(&mut self) {
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.drain(..).for_each(|done| self.count(&done));
+        self.kept = kept;
+    }
+
+    #[inline]
+    fn count(&mut self, done: &Done) {
         let response = done.response + self.base;
-        let part = &mut self.parts[done.part];
-        part.response.record(response);
-        part.slowdown.record(response, done.service);
+        if self.parts.len() > 1 {
+            let part = &mut self.parts[done.part as usize];
+            part.response.record(response);
+            part.slowdown.record(response, done.service);
+        }
         self.wait.record(done.wait);
-        let at = (done.number - self.from) * BATCHES as u64 / (self.to - self.from);
-        let batch = &mut self.batches[at as usize];
+        let at = self.batch_of(done.number - self.from);
+        let batch = &mut self.batches[at];
         batch.count += 1;
         batch.response_sum += u128::from(response.0);
         batch.response.record(response);
         batch.slowdown.record(response, done.service);
+    }
+
+    /// Returns the batch of the request with number `at` among those that count.
+    #[inline]
+    fn batch_of(&mut self, at: u64) -> usize {
+        if !self.last_batch.1.contains(&at) {
+            let (all, batches) = (self.to - self.from, BATCHES as u64);
+            let batch = at * batches / all;
+            let begins = |batch: u64| (batch * all).div_ceil(batches);
+            self.last_batch = (batch as usize, begins(batch)..begins(batch + 1));
+        }
+        self.last_batch.0
     }
 }
 
@@ -97,11 +137,15 @@ pub(super) struct Ended<'a> {
 }
 
 impl Meter {
-    pub fn outcome(self, ended: &Ended<'_>) -> Outcome {
+    pub fn outcome(mut self, ended: &Ended<'_>) -> Outcome {
+        self.count_kept();
         let mut all = part("all");
         for batch in &self.batches {
             all.response.merge(&batch.response);
             all.slowdown.merge(&batch.slowdown);
+        }
+        if let [only] = &mut self.parts[..] {
+            *only = PartOutcome { name: std::mem::take(&mut only.name), ..all.clone() };
         }
         let (sum, count) =
             (self.sum(|batch| batch.response_sum as f64), self.sum(|b| b.count as f64));

@@ -68,7 +68,7 @@ const ARRIVALS: usize = 0;
 const SLEEPERS: usize = 1;
 const TIMER: usize = 2;
 const DISPATCHER: usize = 3;
-const FIRST_CPU: usize = 4;
+const FIRST_CPU: usize = Timetable::EXTERNAL;
 
 /// One run of `scenario` under `policy`; reports every step to `watch`, if there is one.
 pub(crate) struct Engine<'s, P: Policy> {
@@ -130,7 +130,7 @@ impl<'s, P: Policy> Engine<'s, P> {
             overdue: CpuSet::EMPTY,
             view: View::new(scenario.machine.infos(), P::MODEL),
             rng: Rng::new(scenario.seed),
-            timetable: Timetable::new(FIRST_CPU + cpus),
+            timetable: Timetable::new(cpus),
             timer: TimerCore::default(),
             dispatcher: scenario
                 .dispatcher
@@ -167,18 +167,17 @@ impl<'s, P: Policy> Engine<'s, P> {
             }
             self.view.now = now;
             match source {
-                // Only arrivals add to what `overload` checks.
-                ARRIVALS => {
-                    self.arrive()?;
-                    unstable = self.arriving.overload(self.in_system(), self.counts.dropped);
-                }
-                SLEEPERS => {
-                    self.wake_sleeper();
-                    unstable = self.arriving.overload(self.in_system(), self.counts.dropped);
-                }
+                cpu if cpu >= FIRST_CPU => self.cpu_event(CpuId((cpu - FIRST_CPU) as u16)),
                 TIMER => self.timer_sent(),
                 DISPATCHER => self.dispatcher_done(),
-                cpu => self.cpu_event(CpuId((cpu - FIRST_CPU) as u16)),
+                arrival => {
+                    match arrival {
+                        ARRIVALS => self.arrive()?,
+                        _ => self.wake_sleeper(),
+                    }
+                    // Only arrivals add to what `overload` checks.
+                    unstable = self.arriving.overload(self.in_system(), self.counts.dropped);
+                }
             }
         }
         self.time.settle(&self.cpus, &self.jobs, self.view.now);

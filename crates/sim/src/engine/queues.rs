@@ -115,14 +115,15 @@ impl<'s, P: Policy> Engine<'s, P> {
         if P::MODEL == Model::PerCpu && !P::BALANCES {
             return false;
         }
+        // The first CPU answers for all, unless a queue is closed to some CPUs and not to others.
+        if P::WORK_CONSERVING || P::MODEL == Model::PerCpu {
+            let nearest = self.view.nearest_idle(cpu);
+            return nearest.is_some_and(|idle| self.pick(idle, self.costs.wake));
+        }
         let mut asked = self.view.idle;
         while let Some(idle) = self.view.nearest_of(&asked, cpu) {
             if self.pick(idle, self.costs.wake) {
                 return true;
-            }
-            // The first CPU answers for all, unless a queue is closed to some CPUs and not to others.
-            if P::WORK_CONSERVING || P::MODEL == Model::PerCpu {
-                break;
             }
             asked.remove(idle);
         }
@@ -148,7 +149,7 @@ impl<'s, P: Policy> Engine<'s, P> {
     /// A task now waits at `cpu`: checks whether a task there, or in the central model anywhere, has
     /// already outlived its quantum. Of several, the one that has run longest is checked.
     pub(super) fn check_if_overdue(&mut self, cpu: CpuId) {
-        if !self.has_unclaimed_task(Self::queue_of(cpu)) {
+        if self.quantum.is_none() || !self.has_unclaimed_task(Self::queue_of(cpu)) {
             return;
         }
         let due = match P::MODEL {

@@ -39,6 +39,7 @@ impl Executors for Queues<'_> {
 impl<P: Policy> Engine<'_, P> {
     /// Returns the CPU where a request of `part` arrives, on `connection` if one was recorded; `None` if it is dropped.
     /// A client of a closed loop waits for its answer, so its request cannot be dropped.
+    #[inline]
     pub(super) fn steer(
         &mut self,
         kind: Kind,
@@ -51,6 +52,10 @@ impl<P: Policy> Engine<'_, P> {
             let to = self.scenario.steering.to;
             return Some(self.arriving.home(to, (part, connection), tasks, self.cpus.len()));
         }
+        self.choose(kind, part, connection)
+    }
+
+    fn choose(&mut self, kind: Kind, part: usize, connection: Option<u32>) -> Option<CpuId> {
         let arrival = self.arrival(part, connection);
         let jobs = &self.jobs;
         let part_of = |cpu: &Cpu| {

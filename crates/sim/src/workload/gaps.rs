@@ -75,9 +75,10 @@ impl Gaps {
             Process::Mmpp(phases) => phases.next(random),
         };
         let exact = gap + self.carry;
-        let whole = exact as u64;
+        // Processors convert signed numbers in one step; a gap of 292 years is the longest.
+        let whole = exact as i64;
         self.carry = exact - whole as f64;
-        Ns(whole)
+        Ns(whole as u64)
     }
 }
 

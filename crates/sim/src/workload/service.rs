@@ -100,7 +100,8 @@ impl Service {
             Service::Uniform { from, to } => between(from.0 as f64, to.0 as f64, random.unit()),
             Service::Empirical(empirical) => empirical.draw(random),
         };
-        Ns((time + 0.5) as u64).max(Ns(1))
+        // Processors convert to signed numbers in one step.
+        Ns((time + 0.5) as i64 as u64).max(Ns(1))
     }
 
     /// Reads a distribution as [`FromStr`] does, with a file name relative to `folder`; printed, it is
