@@ -5,7 +5,7 @@ use super::finding::Finding;
 use super::published::{self, Curve};
 use super::study::{Metric, Study};
 use crate::costs::{Dispatcher, Preemption};
-use crate::{Load, Outcome, Scenario, SimError, run};
+use crate::{Load, Scenario, SimError, run};
 use heddle_core::Ns;
 
 /// p99 over all requests. The paper's plot ends at 1 ms; its curves turn upwards at 200 us.
@@ -122,18 +122,15 @@ pub(super) fn with_batch(study: &Study<'_>) -> Result<Vec<Finding>, SimError> {
 /// capacity.
 fn shares(study: &Study<'_>, curve: &Curve, scenario: &Scenario) -> Result<Vec<Finding>, SimError> {
     let step = if study.quick { 4 } else { 1 };
-    let mut findings = Vec::new();
-    for point in curve.below(P99.limit).iter().step_by(step) {
-        let Some(share) = point.batch_share else { continue };
-        let outcome = run(&Scenario { load: Load::PerSecond(point.load), ..scenario.clone() })?;
-        let share_of = |outcome: &Outcome| outcome.shares.batch;
-        let paper = Some(share);
-        let value = share_of(&outcome);
+    let points = curve.below(P99.limit).iter().step_by(step);
+    let recorded: Vec<_> = points.filter_map(|p| Some((p.load, p.batch_share?))).collect();
+    study.each(&recorded, |&(load, share)| {
+        let outcome = run(&Scenario { load: Load::PerSecond(load), ..scenario.clone() })?;
+        let (paper, value) = (Some(share), outcome.shares.batch);
         let found =
             Finding::value("skyloft-7c", &curve.system, "batch_share", "x", paper, value, "");
-        findings.push(Finding { load: Some(point.load), ..found });
-    }
-    Ok(findings)
+        Ok(vec![Finding { load: Some(load), ..found }])
+    })
 }
 
 fn with_headlines(mut findings: Vec<Finding>) -> Vec<Finding> {

@@ -37,15 +37,13 @@ impl Study<'_> {
         scenario: &Scenario,
         metric: &Metric,
     ) -> Result<Vec<Finding>, SimError> {
-        let mut findings = Vec::new();
         let step = if self.quick { 4 } else { 1 };
-        for point in curve.below(metric.limit).iter().step_by(step) {
+        let points: Vec<_> = curve.below(metric.limit).iter().step_by(step).collect();
+        let mut findings = self.pool.map(&points, |_, point| {
             let scenario = Scenario { load: Load::PerSecond(point.load), ..scenario.clone() };
             self.pool.begin(&format!("{} at {:.0}/s", curve.system, point.load))?;
-            let outcome = run(&scenario)?;
-            let found = Finding::point(figure, &curve.system, metric, point, &outcome);
-            findings.push(found);
-        }
+            Ok(Finding::point(figure, &curve.system, metric, point, &run(&scenario)?))
+        })?;
         findings.push(self.saturation(
             figure,
             &curve.system,

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Runs are spread over threads by a [`Pool`]. The result does not depend on their number: each run is
-//! deterministic, and results are taken in the order of the runs.
+//! deterministic, and results are taken in the order of the runs. Threads for which no run is left make those that a
+//! bisection may need next.
 
 mod capacity;
 mod curve;
