@@ -37,6 +37,10 @@ pub struct Preemption {
     /// Whether a CPU is left alone while nothing waits for it (Aspen, section 3.2). A local timer
     /// cannot know and interrupts at every quantum; it then costs `receive` even if the task continues.
     pub skip: bool,
+    /// The source looks at running tasks only at whole multiples of this time (Aspen, section 3.2: of the quantum), so
+    /// that a quantum, or a task that comes to wait behind an overdue one, is noticed up to that much later. Zero: at
+    /// once.
+    pub interval: Ns,
     /// By how many per mille the mechanism slows down all tasks: probes in their code.
     pub slowdown_permille: u32,
 }
@@ -86,6 +90,7 @@ const fn mechanism(by: PreemptionSource, send: u64, deliver: u64, receive: u64) 
         deliver: Ns(deliver),
         receive: Ns(receive),
         skip: !matches!(by, PreemptionSource::LocalTimer),
+        interval: Ns::ZERO,
         slowdown_permille: 0,
     }
 }

@@ -46,7 +46,7 @@ impl<P: Policy> Engine<'_, P> {
             Resched::Never if local => self.first_check(now),
             Resched::Never => Ns::MAX,
         };
-        self.cpus[cpu.index()].check_at = next;
+        self.cpus[cpu.index()].check_at = self.noticed(next);
         if local {
             self.interrupt(cpu);
         }
@@ -71,7 +71,7 @@ impl<P: Policy> Engine<'_, P> {
         state.charged += receive;
         state.began += receive;
         state.ends += receive;
-        if state.check_at != Ns::MAX {
+        if state.check_at != Ns::MAX && self.preemption.interval == Ns::ZERO {
             state.check_at += receive;
         }
         self.counts.interrupts += 1;

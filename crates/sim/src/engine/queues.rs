@@ -161,7 +161,7 @@ impl<'s, P: Policy> Engine<'s, P> {
         if let Some(due) = due {
             // After all other events of this instant, as a polling timer core would.
             self.overdue.remove(due);
-            self.cpus[due.index()].check_at = self.view.now;
+            self.cpus[due.index()].check_at = self.noticed(self.view.now);
             self.schedule(due);
         }
     }
@@ -169,6 +169,15 @@ impl<'s, P: Policy> Engine<'s, P> {
     /// Returns when to ask the policy about a task that begins at `began`.
     #[inline]
     pub(super) fn first_check(&self, began: Ns) -> Ns {
-        self.quantum.map_or(Ns::MAX, |quantum| began + quantum)
+        self.quantum.map_or(Ns::MAX, |quantum| self.noticed(began + quantum))
+    }
+
+    /// Returns when the source of preemption notices what is so from `at` on.
+    #[inline]
+    pub(super) fn noticed(&self, at: Ns) -> Ns {
+        match self.preemption.interval {
+            Ns::ZERO => at,
+            interval => Ns(at.0.checked_next_multiple_of(interval.0).unwrap_or(u64::MAX)),
+        }
     }
 }

@@ -93,6 +93,16 @@ fn an_overdue_task_is_preempted_only_once_another_arrives() {
 }
 
 #[test]
+fn a_source_with_an_interval_notices_an_overdue_task_at_its_next_look() {
+    // It looks at 120, 210 and 300 us at what arrived at 100, 200 and 300.
+    let preemption = Preemption { interval: us(30), ..ideal() };
+    let base = every(us(100), "5us", "round-robin:quantum=10us", 1);
+    let outcome = run(&Scenario { preemption, batch: 1, ..base }).unwrap();
+    assert_eq!([30.0, 60.0, 100.0].map(|percent| p(&outcome, percent)), [5, 15, 25]);
+    assert_eq!(outcome.counts.preemptions, outcome.counts.done);
+}
+
+#[test]
 fn a_local_timer_interrupts_at_every_quantum_even_if_no_task_waits() {
     let preemption =
         Preemption { by: PreemptionSource::LocalTimer, receive: us(1), skip: false, ..ideal() };

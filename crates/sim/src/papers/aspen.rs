@@ -33,6 +33,7 @@ fn mechanisms_of_paper() -> [(&'static str, Preemption, u64); 4] {
 /// ones; preempted ones have 100 us (section 3.2) and are overtaken for as long as new ones arrive.
 fn rocksdb(study: &Study<'_>, quantum_us: u64, preemption: Preemption) -> Scenario {
     let policy = format!("two-queue:quantum={quantum_us}us,long=100us,patience=1000000000");
+    let preemption = Preemption { interval: Ns::from_us(quantum_us), ..preemption };
     let mix = "aspen-rocksdb".parse().expect("a preset");
     Scenario {
         preemption,

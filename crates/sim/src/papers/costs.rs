@@ -45,6 +45,7 @@ pub const SKYLOFT_IPI: Preemption = Preemption {
     deliver: Ns(606),
     receive: Ns(331 + MESSAGE_END.0 + SWITCH_SPINNING.0),
     skip: false,
+    interval: Ns(0),
     slowdown_permille: 0,
 };
 
@@ -71,6 +72,7 @@ pub const GHOST_PREEMPTION: Preemption = Preemption {
     deliver: Ns(0),
     receive: Ns(0),
     skip: true,
+    interval: Ns(0),
     slowdown_permille: 0,
 };
 
@@ -88,6 +90,7 @@ pub fn aspen(send: u64, deliver: u64, receive: u64) -> Preemption {
         deliver: Ns(deliver),
         receive: Ns(receive) + SWITCH_ROCKSDB,
         skip: true,
+        interval: Ns::ZERO,
         slowdown_permille: 0,
     }
 }

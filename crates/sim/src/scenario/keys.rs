@@ -199,6 +199,12 @@ pub(super) const KEYS: &[Key] = &[
         |s, given, _| put(&mut s.preemption.skip, given.truth()),
         |s| unnamed(s).map(|own| own.skip.to_string())
     ),
+    message!(
+        "preemption.interval",
+        "\"5us\"",
+        "how often it looks at running tasks; 0: at once when a quantum ends",
+        interval
+    ),
     key!(
         "preemption.slowdown",
         "\"2.3%\"",

@@ -64,8 +64,8 @@ fn dispatcher() -> impl Strategy<Value = Option<Dispatcher>> {
 
 fn preemption() -> impl Strategy<Value = Preemption> {
     let mechanisms: Vec<Preemption> = MECHANISMS.iter().map(|m| m.preemption).collect();
-    (select(mechanisms), any::<bool>())
-        .prop_map(|(preemption, skip)| Preemption { skip, ..preemption })
+    (select(mechanisms), any::<bool>(), prop_oneof![Just(Ns::ZERO), ns(20_000)])
+        .prop_map(|(preemption, skip, interval)| Preemption { skip, interval, ..preemption })
 }
 
 fn steering() -> impl Strategy<Value = Steering> {

@@ -15,15 +15,18 @@ fn preemptions() -> impl Strategy<Value = Preemption> {
         Just(PreemptionSource::LocalTimer),
         Just(PreemptionSource::TimerCore)
     ];
-    let own = (teller, [0u64..1 << 40, 0..1 << 40, 0..1 << 40], any::<bool>(), 0..=1000u32)
-        .prop_map(|(by, [send, deliver, receive], skip, slowdown_permille)| Preemption {
+    let times = [(); 4].map(|()| 0u64..1 << 40);
+    let own = (teller, times, any::<bool>(), 0..=1000u32).prop_map(
+        |(by, [send, deliver, receive, interval], skip, slowdown_permille)| Preemption {
             by,
             send: Ns(send),
             deliver: Ns(deliver),
             receive: Ns(receive),
             skip,
+            interval: Ns(interval),
             slowdown_permille,
-        });
+        },
+    );
     prop_oneof![named, own]
 }
 
