@@ -20,6 +20,7 @@ mod costs;
 mod finding;
 mod ghost;
 pub mod published;
+mod schbench;
 mod skq;
 mod skyloft_rocksdb;
 mod skyloft_synthetic;
@@ -50,6 +51,12 @@ pub struct Paper {
 /// Returns all of them, in the order of the papers' figures.
 pub fn list() -> &'static [Paper] {
     const LIST: &[Paper] = &[
+        Paper {
+            name: "skyloft-5",
+            summary: "schbench: p99 from wake-up to running, by workers on 24 CPUs, under CFS and EEVDF",
+            source: "Skyloft 5.1, Fig. 5",
+            run: schbench::wakeups,
+        },
         Paper {
             name: "skyloft-7a",
             summary: "p99 by load under a dispatcher, by quantum and system; 20 workers",

@@ -35,6 +35,11 @@ pub fn rocksdb() -> Vec<Curve> {
     read(include_str!("../../data/rocksdb_50get_50scan.csv"))
 }
 
+/// Skyloft, Fig. 5: p99 from wake-up to running, in us, by the number of workers (which is in `load`).
+pub fn schbench() -> Vec<Curve> {
+    read(include_str!("../../data/schbench_wakeup.csv"))
+}
+
 fn read(csv: &str) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for line in csv.lines().skip(1) {
@@ -88,9 +93,9 @@ mod tests {
     #[test]
     fn the_data_are_complete() {
         let count = |curves: &[Curve]| curves.iter().map(|c| c.points.len()).sum::<usize>();
-        let all = [synthetic(), synthetic_with_batch(), rocksdb()];
-        assert_eq!(all.each_ref().map(|curves| curves.len()), [12, 2, 7]);
-        assert_eq!(all.each_ref().map(|curves| count(curves)), [264, 26, 127]);
+        let all = [synthetic(), synthetic_with_batch(), rocksdb(), schbench()];
+        assert_eq!(all.each_ref().map(|curves| curves.len()), [12, 2, 7, 5]);
+        assert_eq!(all.each_ref().map(|curves| count(curves)), [264, 26, 127, 73]);
         let points = all.iter().flatten().flat_map(|curve| &curve.points);
         assert!(points.clone().all(|p| p.load > 0.0 && p.value > 0.0));
     }

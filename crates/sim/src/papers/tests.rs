@@ -32,6 +32,9 @@ fn every_published_curve_has_a_scenario() {
             curve.system
         );
     }
+    for curve in published::schbench() {
+        assert!(schbench::scenario(&study(&pool), &curve.system, 32).check().is_ok());
+    }
     for curve in published::rocksdb() {
         assert!(
             skyloft_rocksdb::scenario(&study(&pool), &curve).check().is_ok(),
@@ -68,6 +71,21 @@ fn kernel_threads_cost_more_than_user_threads_at_every_load() {
         let p99 = |system| synthetic(system, load).p99.value;
         assert!(p99("skyloft-30us") < p99("ghost-30us"));
     }
+}
+
+/// A worker that is woken waits for whole requests: as many as are before it in its CPU's queue.
+#[test]
+fn schbench_waits_for_requests_under_linux_and_for_slices_under_skyloft() {
+    let pool = Pool::default();
+    let p99 = |system, workers| {
+        let scenario = schbench::scenario(&study(&pool), system, workers);
+        simulate(&scenario).unwrap().wait.p99().0 as f64
+    };
+    for (workers, requests) in [(48, 1.0), (72, 2.0), (96, 3.0)] {
+        let waited = p99("linux-cfs", workers) / 2_340_000.0;
+        assert!((waited - requests).abs() < 0.01, "{workers} workers: {waited}");
+    }
+    assert!(p99("skyloft-cfs", 48) < p99("linux-cfs-tuned", 48) / 10.0);
 }
 
 #[test]
