@@ -205,7 +205,7 @@ fn wrong_input_is_2_and_names_the_place_and_the_fix() {
         ),
         (
             &["paper", "no-such-figure"],
-            "unknown published result no-such-figure; expected all, or skyloft-7a",
+            "unknown published result no-such-figure; expected all, or skyloft-5",
         ),
         (&["sweep", "shinjuku", "--quanta", "5"], "a time is a number and a unit"),
     ] {

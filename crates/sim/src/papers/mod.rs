@@ -22,6 +22,7 @@ mod ghost;
 pub mod published;
 mod schbench;
 mod skq;
+mod skyloft_lcbe;
 mod skyloft_rocksdb;
 mod skyloft_synthetic;
 mod study;

@@ -24,6 +24,9 @@ impl Capacity {
     const NONE: Capacity = Capacity { load: 0.0, rate: 0.0, outcome: None };
 }
 
+/// Runs a scenario: [`run`](crate::run()), or a policy that is not in the registry.
+pub(crate) type Simulate<'s> = &'s (dyn Fn(&Scenario) -> Result<Outcome, SimError> + Sync);
+
 /// Finds the highest load at which `scenario` keeps `slo`, by bisection between zero and the CPUs'
 /// capacity, to within `tolerance` (a share, above 0). A run without a steady state does not keep it.
 /// Takes a run per halving: 8 for [`TOLERANCE`].
@@ -43,6 +46,17 @@ pub fn capacity(
     tolerance: f64,
     pool: &Pool<'_>,
 ) -> Result<Capacity, SimError> {
+    capacity_by(&run, scenario, slo, tolerance, pool)
+}
+
+/// [`capacity`], with runs made by `simulate`.
+pub(crate) fn capacity_by(
+    simulate: Simulate<'_>,
+    scenario: &Scenario,
+    slo: &Slo,
+    tolerance: f64,
+    pool: &Pool<'_>,
+) -> Result<Capacity, SimError> {
     let tolerance = tolerance.max(1e-6);
     let (mut best, mut bad) = (Capacity::NONE, 1.0);
     // Runs made ahead, by their loads.
@@ -54,7 +68,8 @@ pub fn capacity(
         if !ahead.iter().any(|&(of, _)| of == load) {
             let loads = halvings((best.load, bad), tolerance, pool.idle());
             // An error matters only where the bisection comes.
-            let outcomes = pool.map(&loads, |_, &load| Ok(run(&with_load(&scenario, load)?)))?;
+            let outcomes =
+                pool.map(&loads, |_, &load| Ok(simulate(&with_load(&scenario, load)?)))?;
             ahead = loads.into_iter().zip(outcomes).collect();
         }
         let at = ahead.iter().position(|&(of, _)| of == load).expect("it was run just now");

@@ -18,6 +18,7 @@ mod search;
 mod slo;
 
 pub use capacity::{Capacity, TOLERANCE, capacity};
+pub(crate) use capacity::{Simulate, capacity_by};
 pub use curve::{curve, curves, with_load};
 pub use pool::Pool;
 pub use quantum::{QUANTA, quantum_of, with_quantum};
