@@ -109,8 +109,7 @@ impl WorkerState {
 
     /// Processes the events of one `epoll_wait`.
     pub fn harvested(&mut self, inner: &Inner, events: &Events, room: usize) -> HarvestOutcome {
-        self.room =
-            if inner.dispatch.table.has_high() || !self.is_clear() { 0 } else { room };
+        self.room = if inner.dispatch.table.has_high() || !self.is_clear() { 0 } else { room };
         self.now.set(Ns::ZERO);
         self.is_harvested = true;
         self.waits.fill(Cell::new(None));

@@ -31,10 +31,7 @@ pub(crate) struct Priority {
 
 impl Priority {
     pub fn new(share: u32, frequency: u32) -> Priority {
-        Priority {
-            share: AtomicU32::new(share),
-            frequency: AtomicU32::new(frequency),
-        }
+        Priority { share: AtomicU32::new(share), frequency: AtomicU32::new(frequency) }
     }
 }
 
