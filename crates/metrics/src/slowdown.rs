@@ -40,7 +40,7 @@ impl Slowdown {
         let steps = signed(response) / signed(service.max(Ns(1))) * STEPS;
         // As `f64::round`, which is a call of a library on processors without SSE 4.1.
         let whole = steps as i64;
-        self.0.record_n((whole + i64::from(steps - whole as f64 >= 0.5)) as u64, 1);
+        self.0.record_n(whole as u64 + u64::from(steps - whole as f64 >= 0.5), 1);
     }
 
     /// Adds all samples of `other`.

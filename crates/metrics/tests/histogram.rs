@@ -15,6 +15,11 @@ fn sample() -> impl Strategy<Value = u64> {
     (0u32..38, any::<u64>()).prop_map(|(bits, n)| n & ((1 << bits) - 1))
 }
 
+/// Up to 292 years.
+fn duration() -> impl Strategy<Value = u64> {
+    (1u32..64, any::<u64>()).prop_map(|(shift, n)| n >> shift)
+}
+
 fn samples() -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(sample(), 1..200)
 }
@@ -66,6 +71,16 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), h);
     }
 
+    /// Recorded to a thousandth, as `f64::round` rounds.
+    #[test]
+    fn slowdowns_are_rounded(response in duration(), service in duration()) {
+        let mut s = Slowdown::new();
+        s.record(Ns(response), Ns(service));
+        let exact = response as f64 / service.max(1) as f64 * 1000.0;
+        prop_assert_eq!(s.max(), exact.round().min(1e9) / 1000.0);
+        prop_assert_eq!(s.saturated(), u64::from(exact.round() > 1e9));
+    }
+
     #[test]
     fn decoding_never_panics(buckets in prop::collection::vec(any::<u64>(), 0..6), max: u64, saturated: u64) {
         let text = serde_json::json!({"max": max, "sum": 0, "saturated": saturated, "buckets": buckets});
@@ -102,6 +117,15 @@ fn compact_on_the_wire() {
     assert!(serde_json::to_string(&h).unwrap().len() < 64 * 1024);
 }
 
+/// Written with the crate hdrhistogram, before the buckets were our own.
+#[test]
+fn the_text_of_a_histogram_stays_the_same() {
+    let text = r#"{"max":100000000000,"sum":100001004096,"saturated":1,"buckets":[2047,1,1,1,997888,1,99991207424,1]}"#;
+    let h = histogram(&[2047, 2049, 1_000_000, 200_000_000_000]);
+    assert_eq!(serde_json::to_string(&h).unwrap(), text);
+    assert_eq!(serde_json::from_str::<Histogram>(text).unwrap(), h);
+}
+
 #[test]
 fn altered_text_is_rejected() {
     for text in [
@@ -123,7 +147,9 @@ fn slowdown_is_a_ratio() {
     s.record(Ns::from_secs(100), Ns::ZERO);
     assert_eq!((s.count(), s.saturated()), (3, 1));
     assert!((s.percentile(50.0) - 10.0).abs() < 0.011);
+    s.record(Ns::MAX, Ns::ZERO);
+    assert_eq!((s.count(), s.saturated()), (4, 2));
     let mut twice = s.clone();
     twice.merge(&s);
-    assert_eq!((twice.count(), twice.mean()), (6, s.mean()));
+    assert_eq!((twice.count(), twice.mean()), (8, s.mean()));
 }
