@@ -77,7 +77,8 @@ impl<const LIMIT: u64> Counts<LIMIT> {
     /// The end of the bucket that holds the percentile, capped at the largest sample.
     pub(crate) fn percentile(&self, percent: f64) -> u64 {
         let quantile = percent.clamp(0.0, 100.0) / 100.0;
-        let rank = ((quantile * self.count as f64).ceil() as u64).max(1);
+        // Of more than 2^53 samples, the product may be rounded up beyond the last.
+        let rank = ((quantile * self.count as f64).ceil() as u64).min(self.count).max(1);
         let mut below = 0u64;
         let reaches = |&count: &u64| {
             below = below.saturating_add(count);
@@ -197,5 +198,31 @@ mod tests {
                 prop_assert_eq!(counts.percentile(percent), expected, "{} %", percent);
             }
         }
+    }
+
+    /// Each bucket begins where the one before it ends, up to the limit, at the edges of the crate hdrhistogram.
+    #[test]
+    fn each_bucket_has_the_edges_of_an_hdr_histogram() {
+        let hdr = hdrhistogram::Histogram::<u64>::new_with_bounds(1, LIMIT, 3).unwrap();
+        let mut end = 0;
+        for at in 0..Counts::<LIMIT>::new().buckets.len() {
+            let (first, next) = bounds(at);
+            assert_eq!(first, end);
+            assert_eq!((bucket(first), bucket(next - 1)), (at, at));
+            assert_eq!(
+                (first, next),
+                (hdr.lowest_equivalent(first), hdr.next_non_equivalent(first))
+            );
+            end = next;
+        }
+        assert!(end > LIMIT);
+    }
+
+    #[test]
+    fn the_last_of_very_many_samples_is_found() {
+        let mut counts = Counts::<LIMIT>::new();
+        counts.record_n(5, (1 << 60) - 1);
+        counts.record_n(7, (1 << 60) - 2);
+        assert_eq!(counts.percentile(100.0), 7);
     }
 }
