@@ -65,6 +65,17 @@ impl TaskList {
         (self.head != NIL).then_some(TaskId(self.head))
     }
 
+    /// Returns the tasks, oldest first.
+    pub fn iter<'a, T>(
+        &self,
+        slots: &'a [TaskSlot<T>],
+    ) -> impl Iterator<Item = TaskId> + use<'a, T> {
+        core::iter::successors(self.front(), |task| {
+            let next = links(slots, task.0).next.load(Relaxed);
+            (next != NIL).then_some(TaskId(next))
+        })
+    }
+
     /// Puts `task` behind all others.
     ///
     /// # Panics

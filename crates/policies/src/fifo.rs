@@ -8,15 +8,15 @@
 //! - **Source**: ghOSt, section 4.1 (the global agent of Fig. 5: one FIFO run queue for all CPUs);
 //!   Skyloft, section 5.1, Fig. 6 (Skyloft-FIFO: the quantum that never ends).
 
-use heddle_core::{Cx, Enqueue, Model, ParamError, Params, Policy, TaskId, TaskList};
+use crate::one_list::one_list;
+use heddle_core::{Model, ParamError, Params, Policy};
 
 /// First come, first served; see `docs/policies/fifo.md`.
 #[derive(Clone, Debug)]
 pub struct Fifo;
 
 impl Policy for Fifo {
-    type Task = ();
-    type Queue = TaskList;
+    one_list!();
 
     const NAME: &'static str = "fifo";
     const MODEL: Model = Model::Central;
@@ -26,33 +26,13 @@ impl Policy for Fifo {
     fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         Ok(Fifo)
     }
-
-    fn queue(&self) -> TaskList {
-        TaskList::default()
-    }
-
-    #[inline]
-    fn len(&self, queue: &TaskList) -> usize {
-        queue.len()
-    }
-
-    /// Always appends, even after a failed commit: at the head, a task that can never run would hold up
-    /// all others.
-    #[inline]
-    fn enqueue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
-        queue.push_back(cx.tasks, task);
-    }
-
-    #[inline]
-    fn dequeue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList) -> Option<TaskId> {
-        queue.pop_front(cx.tasks)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testkit;
+    use heddle_core::Enqueue;
 
     #[test]
     fn keeps_the_rules_of_every_policy() {

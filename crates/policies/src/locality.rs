@@ -48,6 +48,7 @@ impl Policy for Locality {
     const MODEL: Model = Model::PerCpu;
     const WORK_CONSERVING: bool = false;
     const FIFO: bool = true;
+    const PUBLISHES: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         let wait = params.ns("wait", Ns::from_us(100))?;
@@ -76,6 +77,15 @@ impl Policy for Locality {
     #[inline]
     fn dequeue(&self, cx: &Cx<'_, Since>, queue: &mut TaskList) -> Option<TaskId> {
         queue.pop_front(cx.tasks)
+    }
+
+    fn remove(&self, cx: &Cx<'_, Since>, queue: &mut TaskList, task: TaskId) -> bool {
+        queue.remove(cx.tasks, task);
+        true
+    }
+
+    fn upcoming(&self, cx: &Cx<'_, Since>, queue: &TaskList, each: &mut dyn FnMut(TaskId) -> bool) {
+        queue.iter(cx.tasks).all(each);
     }
 
     /// The nearest idle CPU of the same cache, else home. If the nearest idle CPU has another cache,

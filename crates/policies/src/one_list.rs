@@ -11,6 +11,8 @@ macro_rules! one_list {
         type Task = $task;
         type Queue = heddle_core::TaskList;
 
+        const PUBLISHES: bool = true;
+
         fn queue(&self) -> Self::Queue {
             Self::Queue::default()
         }
@@ -48,6 +50,15 @@ macro_rules! one_list {
         ) -> bool {
             queue.remove(cx.tasks, task);
             true
+        }
+
+        fn upcoming(
+            &self,
+            cx: &heddle_core::Cx<'_, $task>,
+            queue: &Self::Queue,
+            each: &mut dyn FnMut(heddle_core::TaskId) -> bool,
+        ) {
+            queue.iter(cx.tasks).all(each);
         }
     };
 }

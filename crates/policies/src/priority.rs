@@ -35,6 +35,8 @@ pub struct TaskState {
     node: TreeNode,
     /// The number of the CPU that runs it, plus one; zero if it does not run.
     on: Var,
+    /// The level at which it waits, or last waited.
+    level: Var,
 }
 
 impl TreeTask for TaskState {
@@ -55,6 +57,17 @@ pub struct Levels {
 }
 
 impl Levels {
+    /// Returns the levels that have waiting tasks, most urgent first.
+    fn levels(&self) -> impl Iterator<Item = usize> {
+        let words = self.some.iter().enumerate();
+        words.flat_map(|(at, &word)| {
+            // Each without the lowest bit of the one before, until none is left.
+            let rest = core::iter::successors(Some(word), |word| Some(word & word.checked_sub(1)?));
+            let some = rest.take_while(|&word| word != 0);
+            some.map(move |word| at * 64 + word.trailing_zeros() as usize)
+        })
+    }
+
     /// Returns the most urgent level that has waiting tasks.
     #[inline]
     fn first(&self) -> Option<usize> {
@@ -62,14 +75,23 @@ impl Levels {
         Some(word * 64 + self.some[word].trailing_zeros() as usize)
     }
 
-    fn pop(&mut self, cx: &Cx<'_, TaskState>) -> Option<(usize, TaskId)> {
-        let level = self.first()?;
-        let task = self.waiting[level].pop_front(cx.tasks)?;
+    fn pop(&mut self, cx: &Cx<'_, TaskState>) -> Option<TaskId> {
+        let task = self.waiting[self.first()?].front()?;
+        self.start(cx, task);
+        Some(task)
+    }
+
+    /// Takes `task`, which waits, for `cx.cpu`.
+    #[inline]
+    fn start(&mut self, cx: &Cx<'_, TaskState>, task: TaskId) {
+        let level = cx.task(task).policy.level.get() as usize;
+        self.waiting[level].remove(cx.tasks, task);
         if self.waiting[level].is_empty() {
             self.some[level / 64] &= !(1 << (level % 64));
         }
         self.len -= 1;
-        Some((level, task))
+        cx.task(task).policy.on.set(u64::from(cx.cpu.0) + 1);
+        self.running.insert(cx.tasks, task, level as u64);
     }
 
     /// Records that `task` stopped running, if it ran.
@@ -99,6 +121,7 @@ impl Policy for Priority {
     const MODEL: Model = Model::Central;
     const WORK_CONSERVING: bool = true;
     const PREEMPTS: bool = true;
+    const PUBLISHES: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         let quantum = params.ns_or_none("quantum", Some(Ns::from_ms(1)))?;
@@ -144,6 +167,7 @@ impl Policy for Priority {
     fn enqueue(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId, _: Enqueue) {
         queue.stop(cx, task);
         let level = level(cx, task);
+        cx.task(task).policy.level.set(level as u64);
         queue.waiting[level].push_back(cx.tasks, task);
         queue.some[level / 64] |= 1 << (level % 64);
         queue.len += 1;
@@ -151,10 +175,21 @@ impl Policy for Priority {
 
     #[inline]
     fn dequeue(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels) -> Option<TaskId> {
-        let (level, task) = queue.pop(cx)?;
-        cx.task(task).policy.on.set(u64::from(cx.cpu.0) + 1);
-        queue.running.insert(cx.tasks, task, level as u64);
-        Some(task)
+        queue.pop(cx)
+    }
+
+    fn remove(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId) -> bool {
+        queue.start(cx, task);
+        true
+    }
+
+    fn upcoming(
+        &self,
+        cx: &Cx<'_, TaskState>,
+        queue: &Levels,
+        each: &mut dyn FnMut(TaskId) -> bool,
+    ) {
+        queue.levels().flat_map(|level| queue.waiting[level].iter(cx.tasks)).all(each);
     }
 
     fn block(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId) {

@@ -83,6 +83,7 @@ impl Policy for ShinjukuShenango {
     const MODEL: Model = Model::Central;
     const WORK_CONSERVING: bool = true;
     const PREEMPTS: bool = true;
+    const PUBLISHES: bool = true;
 
     fn new<'a>(params: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
         let quantum = params.ns("quantum", Ns::from_us(30))?;
@@ -133,6 +134,23 @@ impl Policy for ShinjukuShenango {
             queue.lent_cpus.insert(cx.cpu);
             Some(task)
         })
+    }
+
+    fn remove(&self, cx: &Cx<'_, Since>, queue: &mut Queues, task: TaskId) -> bool {
+        queue.claimed.remove(cx.cpu);
+        if is_critical(cx, task) {
+            queue.lent_cpus.remove(cx.cpu);
+            queue.critical.remove(cx.tasks, task);
+        } else {
+            queue.lent_cpus.insert(cx.cpu);
+            queue.best_effort.remove(cx.tasks, task);
+        }
+        true
+    }
+
+    fn upcoming(&self, cx: &Cx<'_, Since>, queue: &Queues, each: &mut dyn FnMut(TaskId) -> bool) {
+        let lists = [&queue.critical, &queue.best_effort];
+        lists.into_iter().flat_map(|list| list.iter(cx.tasks)).all(each);
     }
 
     /// If the queue is congested already, preempts a best-effort task without waiting for its next

@@ -48,6 +48,11 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
         removed.then(|| self.propose(task))
     }
 
+    /// Passes the tasks to run next to `each`, in order, until that returns false.
+    pub fn upcoming(&mut self, mut each: impl FnMut(TaskId) -> bool) {
+        self.call("upcoming", |policy, cx, queue| policy.upcoming(cx, queue, &mut each));
+    }
+
     /// Called when the running task goes to sleep.
     #[inline(always)]
     pub fn block(&mut self, task: TaskId) {

@@ -200,6 +200,8 @@ impl<P: Policy> Machine<P> {
         if let Some(removed) = self.on(cpu).remove(task) {
             assert_eq!(removed.task(), task);
             self.settle_proposal(cpu, removed, false);
+        } else {
+            assert!(!P::PUBLISHES, "what was published can be taken");
         }
     }
 
@@ -222,7 +224,15 @@ impl<P: Policy> Machine<P> {
     }
 
     fn dequeue(&mut self, cpu: CpuId) -> Result<Option<Proposal<TaskId>>, Violation> {
+        let mut upcoming = None;
+        self.on(cpu).upcoming(|task| {
+            upcoming = Some(task);
+            false
+        });
         let Some(proposal) = self.on(cpu).dequeue() else { return Ok(None) };
+        if P::PUBLISHES && upcoming != Some(proposal.task()) {
+            return Err(Violation::NotAsPublished(proposal.withdraw()));
+        }
         if P::FIFO && !self.ledger.is_first(self.queue_of(cpu), proposal.task()) {
             return Err(Violation::NotFifo(proposal.withdraw()));
         }

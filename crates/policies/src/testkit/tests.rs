@@ -282,6 +282,56 @@ fn false_claims_are_noticed() {
     );
 }
 
+/// Publishes the newest task as the next and serves the oldest.
+struct MispublishingPolicy;
+
+impl Policy for MispublishingPolicy {
+    type Task = ();
+    type Queue = TaskList;
+
+    const NAME: &'static str = "mispublishing";
+    const MODEL: Model = Model::Central;
+    const WORK_CONSERVING: bool = true;
+    const PUBLISHES: bool = true;
+
+    fn new<'a>(_: &mut Params<'a>) -> Result<Self, ParamError<'a>> {
+        Ok(MispublishingPolicy)
+    }
+
+    fn queue(&self) -> TaskList {
+        TaskList::default()
+    }
+
+    fn len(&self, queue: &TaskList) -> usize {
+        queue.len()
+    }
+
+    fn enqueue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId, _: Enqueue) {
+        queue.push_back(cx.tasks, task);
+    }
+
+    fn dequeue(&self, cx: &Cx<'_, ()>, queue: &mut TaskList) -> Option<TaskId> {
+        queue.pop_front(cx.tasks)
+    }
+
+    fn remove(&self, cx: &Cx<'_, ()>, queue: &mut TaskList, task: TaskId) -> bool {
+        queue.remove(cx.tasks, task);
+        true
+    }
+
+    fn upcoming(&self, cx: &Cx<'_, ()>, queue: &TaskList, each: &mut dyn FnMut(TaskId) -> bool) {
+        if let Some(newest) = queue.iter(cx.tasks).last() {
+            each(newest);
+        }
+    }
+}
+
+#[test]
+fn what_is_published_is_what_comes_next() {
+    let order = violation(|| MispublishingPolicy, Promises::default());
+    assert!(matches!(order, Some(Violation::NotAsPublished(_))), "{order:?}");
+}
+
 #[test]
 fn the_same_event_sequence_gives_the_same_verdict() {
     let runs = Cell::new(0);

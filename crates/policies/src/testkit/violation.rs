@@ -18,6 +18,8 @@ pub enum Violation {
     },
     /// A rule that every hook enforces.
     Broke(Rule),
+    /// The policy proposed another task than the first that it had published.
+    NotAsPublished(TaskId),
     /// The policy claims to be first in, first out, and proposed a task before an earlier one.
     NotFifo(TaskId),
     /// The policy asked for expected waits but does not declare that it uses them.
@@ -50,6 +52,9 @@ impl fmt::Display for Violation {
                 write!(f, "len says {says} where {waiting} tasks wait")
             }
             Violation::Broke(rule) => rule.fmt(f),
+            Violation::NotAsPublished(task) => {
+                write!(f, "proposed {task}, but published another task as the next")
+            }
             Violation::NotFifo(task) => {
                 write!(f, "claims to be first in, first out, and proposed {task} too early")
             }
