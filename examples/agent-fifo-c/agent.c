@@ -12,7 +12,7 @@ enum { MOST_CPUS = 64, RETRY_NS = 1000000 };
 static struct known {
 	uint32_t tid;
 	uint64_t tseq;
-	int runnable, queued;
+	int runnable, queued, offered;
 } threads[HD_THREADS];
 
 /* Ring of waiting threads' slots, the oldest at `first`. A slot is in it at most once, so it never overflows. */
@@ -37,14 +37,14 @@ static void know(uint32_t slot, uint32_t tid, uint64_t tseq, int runnable)
 {
 	struct known *known = &threads[slot];
 
-	*known = (struct known){tid, tseq, runnable, known->queued};
+	*known = (struct known){tid, tseq, runnable, known->queued, 0};
 	push(slot);
 }
 
 /* Outcome, as listed in docs/design/agent.md. */
 static void hear(const struct hd_message *message)
 {
-	int was = threads[message->slot].runnable, is = was;
+	int is;
 
 	switch (message->kind) {
 	case HD_THREAD_CREATED:
@@ -58,11 +58,13 @@ static void hear(const struct hd_message *message)
 	case HD_THREAD_BLOCKED:
 	case HD_THREAD_DEAD:
 	case HD_THREAD_DEPARTED:
+	case HD_THREAD_TAKEN:
 		is = 0;
 		break;
 	case HD_THREAD_AFFINITY:
 	case HD_THREAD_PRIORITY:
-		break;
+		threads[message->slot].tseq = message->tseq;
+		return;
 	default: /* about a CPU */
 		return;
 	}
@@ -83,12 +85,16 @@ static void look(hd_enclave *enclave)
 }
 
 /* Builds the transaction of the next waiting thread; returns 0 if there is none. */
-static int next(struct hd_txn *txn, uint32_t cpu)
+static int next(hd_enclave *enclave, struct hd_txn *txn, uint32_t cpu)
 {
 	while (first != last) {
 		uint32_t slot = waiting[first++ % HD_THREADS];
 		struct known *known = &threads[slot];
 		known->queued = 0;
+		/* A CPU has taken it: a message says so. */
+		if (known->offered && hd_enclave_revoke(enclave, slot) == 0)
+			known->runnable = 0;
+		known->offered = 0;
 		if (!known->runnable)
 			continue;
 		*txn = (struct hd_txn){.slot = slot, .tid = known->tid, .cpu = cpu,
@@ -99,17 +105,35 @@ static int next(struct hd_txn *txn, uint32_t cpu)
 	return 0;
 }
 
+/* Offers the next threads, one for each busy CPU: a CPU that becomes free takes one without waiting for this agent.
+ * "rt" cannot do that. For CPUs of one NUMA node. */
+static void offer(hd_enclave *enclave, uint32_t cpu, int busy)
+{
+	for (unsigned at = first; at != last && busy > 0; at++) {
+		uint32_t slot = waiting[at % HD_THREADS];
+		struct known *known = &threads[slot];
+		if (known->runnable && !known->offered)
+			known->offered = hd_enclave_offer(enclave, slot, known->tseq, cpu, 0) == 1;
+		busy -= known->offered;
+	}
+}
+
 /* Commits a thread to each free CPU. Returns when to retry if no message arrives before; 0: never. */
 static uint64_t decide(hd_enclave *enclave, const uint32_t *cpus, int count)
 {
 	struct hd_txn txns[MOST_CPUS];
 	struct hd_cpu word;
 	uint32_t n = 0;
-	int failed = 0;
+	int failed = 0, busy = 0;
 
-	for (int i = 0; i < count; i++)
-		if (hd_enclave_cpu(enclave, cpus[i], &word) == 0 && word.online && !word.current && !word.latched)
-			n += next(&txns[n], cpus[i]);
+	for (int i = 0; i < count; i++) {
+		if (hd_enclave_cpu(enclave, cpus[i], &word) < 0 || !word.online)
+			continue;
+		if (word.current || word.latched)
+			busy++;
+		else
+			n += next(enclave, &txns[n], cpus[i]);
+	}
 	if (hd_enclave_commit(enclave, txns, n, 0) < 0)
 		die("commit");
 	for (uint32_t i = 0; i < n; i++) {
@@ -121,6 +145,7 @@ static uint64_t decide(hd_enclave *enclave, const uint32_t *cpus, int count)
 		push(txns[i].slot);
 		failed++;
 	}
+	offer(enclave, cpus[0], busy + (int)n);
 	return failed ? hd_enclave_now(enclave) + RETRY_NS : 0;
 }
 

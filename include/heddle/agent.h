@@ -89,6 +89,7 @@ enum hd_message_kind {
 	HD_THREAD_AFFINITY,
 	HD_THREAD_PRIORITY, /* info: the new weight */
 	HD_THREAD_DEPARTED, /* it left for another scheduler */
+	HD_THREAD_TAKEN, /* it was offered, and runs on a CPU that took it without its agent */
 	HD_TIMER_TICK,
 	HD_CPU_AVAILABLE,
 	HD_CPU_BUSY,
@@ -212,6 +213,32 @@ int hd_enclave_recall(hd_enclave *enclave, uint32_t cpu);
 
 /* Takes `cpu` from the thread of the enclave that runs on it. Returns 1, or 0 if none does. */
 int hd_enclave_preempt(hd_enclave *enclave, uint32_t cpu);
+
+#define HD_OFFER_OWN_CPU 1 /* only `cpu` itself may take the thread */
+
+/* Lets a CPU take a parked thread without its agent (ghOSt, section 3.2: the fast path). When a CPU of the NUMA node
+ * of `cpu` has nothing else to run, it takes the thread that was offered first and may run there, and sends
+ * HD_THREAD_TAKEN. `tseq` is the number of the thread's last message. Returns 1, or 0 if that is not its last or it is
+ * not parked. EOPNOTSUPP: the backend cannot do this. An offered thread cannot be committed until it is revoked. */
+int hd_enclave_offer(hd_enclave *enclave, uint32_t slot, uint64_t tseq, uint32_t cpu, uint32_t flags);
+
+/* Parks an offered thread again. Returns 1, or 0 if a CPU has taken it or it is not offered any more. */
+int hd_enclave_revoke(hd_enclave *enclave, uint32_t slot);
+
+/* Creates another message queue and stores its number. With `wakes` 0, messages do not wake who waits on it, for an
+ * agent that polls. Give each local agent a queue (ghOSt, section 3.2). */
+int hd_enclave_queue_create(hd_enclave *enclave, int wakes, uint32_t *queue);
+
+/* Changes whether messages wake who waits on `queue`. ENOENT: no such queue. */
+int hd_enclave_queue_configure(hd_enclave *enclave, uint32_t queue, int wakes);
+
+/* Destroys a queue. EBUSY while a thread's messages go there. */
+int hd_enclave_queue_destroy(hd_enclave *enclave, uint32_t queue);
+
+/* Sends the messages of a thread, or those about a CPU, to `queue` from now on. For a thread EBUSY while a message of
+ * it is unread: read the queue and try again. */
+int hd_enclave_associate(hd_enclave *enclave, uint32_t slot, uint32_t queue);
+int hd_enclave_associate_cpu(hd_enclave *enclave, uint32_t cpu, uint32_t queue);
 
 /* A simulated enclave of CPUs 0 to cpus - 1, to test an agent without a kernel. The calls below control its
  * threads: hd_model_spawn returns the new thread's slot; the others return 1, or 0 if the thread's state does

@@ -98,7 +98,6 @@ struct hd_enclave {
 
 #define HD_FLAG_TICKS 1     /* TIMER_TICK messages wanted */
 #define HD_FLAG_CPU_MESSAGES 2 /* CPU_AVAILABLE and CPU_BUSY messages wanted */
-#define HD_FLAG_FAST_PATH 4 /* idle CPUs take from the enclave's fast queues */
 
 /* The status word of a queue. 64 bytes. */
 struct hd_queue {
@@ -120,6 +119,7 @@ enum hd_message_kind {
 	HD_THREAD_AFFINITY,
 	HD_THREAD_PRIORITY, /* info: the new weight */
 	HD_THREAD_DEPARTED, /* it left for another scheduler */
+	HD_THREAD_TAKEN, /* it was offered, and runs on a CPU that took it without its agent */
 	HD_TIMER_TICK,
 	HD_CPU_AVAILABLE,
 	HD_CPU_BUSY,
@@ -189,11 +189,13 @@ enum hd_operation {
 	HD_RECALL,    /* first: CPU. Result: slot + 1 of the recalled thread, 0 for none */
 	HD_PREEMPT,   /* first: CPU. Result: 1 if a managed thread runs there */
 	HD_ASSOCIATE, /* first: slot, count: queue */
-	HD_OFFER,     /* first: slot, count: CPU whose node's idle CPUs may take it, value: its sequence number */
+	HD_OFFER,     /* first: slot, count: a CPU, whose node's CPUs may take it, or with HD_OWN_CPU it alone; value: the
+		       * thread's sequence number */
 	HD_REVOKE,    /* first: slot. Result: 1 if no CPU had taken it */
 };
 
-#define HD_SOMEWHERE 0x80000000u /* in hd_thread.cpu while latched: on the fast queue of the node in the lower bits */
+#define HD_SOMEWHERE 0x80000000u /* in hd_thread.cpu while latched: offered to the node in the lower bits */
+#define HD_OWN_CPU 0x40000000u   /* with it: to the CPU in the lower bits */
 
 /* An enclave's name, up to its first zero. User space only. */
 struct hd_name {

@@ -49,13 +49,18 @@ static __always_inline __s64 hd_associate(__u32 slot, __u32 number, __u32 enclav
 	return 0;
 }
 
-/* Moves a parked thread to the fast queue of a node, from which idle CPUs take without the agent (ghOSt, section
- * 3.2). */
-static __noinline int hd_offer(struct hd_thread *t, __u32 slot, __u32 node)
+/* Where a thread is that was offered to `place`. */
+static __always_inline __u64 hd_offered_at(__u32 enclave, __u32 place)
+{
+	return place & HD_OWN_CPU ? HD_OWN(place % HD_CPUS) : HD_FAST(enclave, place % HD_NODES);
+}
+
+/* Moves a parked thread to where CPUs take it without the agent (ghOSt, section 3.2). */
+static __noinline int hd_offer(struct hd_thread *t, __u32 slot, __u32 place)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
-	__u64 before, offered = hd_is(HD_LATCHED, HD_SOMEWHERE | node);
+	__u64 before, offered = hd_is(HD_LATCHED, place);
 	bool moved = false;
 
 	if (!t)
@@ -68,7 +73,7 @@ static __noinline int hd_offer(struct hd_thread *t, __u32 slot, __u32 node)
 		if ((__u32)before != HD_PARKED || !hd_change(t, before, offered))
 			break;
 		hd_move_slice(&it, SCX_SLICE_INF);
-		moved = hd_move(&it, p, HD_FAST(t->enclave, node), 0);
+		moved = hd_move(&it, p, hd_offered_at(t->enclave, place), 0);
 		if (!moved)
 			hd_change(t, offered, before);
 		break;
@@ -79,7 +84,7 @@ static __noinline int hd_offer(struct hd_thread *t, __u32 slot, __u32 node)
 
 static __always_inline __s64 hd_offer_checked(struct hd_call *call)
 {
-	__u32 slot = call->first, cpu = call->count, enclave = call->enclave;
+	__u32 slot = call->first, cpu = call->count & ~HD_OWN_CPU, enclave = call->enclave, place;
 	struct hd_thread *t = hd_thread(slot);
 	struct hd_cpu *c = hd_cpu(cpu);
 	bool moved;
@@ -88,8 +93,9 @@ static __always_inline __s64 hd_offer_checked(struct hd_call *call)
 		return -HD_EINVAL;
 	if (t->tseq != call->value || !hd_claim(slot))
 		return 0;
+	place = HD_SOMEWHERE | (call->count & HD_OWN_CPU ? HD_OWN_CPU | cpu : c->node % HD_NODES);
 	bpf_rcu_read_lock();
-	moved = hd_offer(t, slot, c->node % HD_NODES);
+	moved = hd_offer(t, slot, place);
 	bpf_rcu_read_unlock();
 	hd_unclaim(slot);
 	if (moved)
@@ -108,7 +114,7 @@ static __always_inline __s64 hd_revoke(__u32 slot, __u32 enclave)
 	if (t->state != HD_LATCHED || !(place & HD_SOMEWHERE) || !hd_claim(slot))
 		return 0;
 	bpf_rcu_read_lock();
-	moved = hd_take_back(HD_FAST(enclave, place % HD_NODES), t, slot, false);
+	moved = hd_take_back(hd_offered_at(enclave, place), t, slot, false);
 	bpf_rcu_read_unlock();
 	hd_unclaim(slot);
 	return moved;

@@ -86,9 +86,11 @@ static __always_inline void hd_on_dispatch(__s32 cpu)
 	/* The word may be a moment ahead of the queue, so the queue is checked whatever the word says. */
 	if (hd_move_to_local(HD_LATCH(cpu)))
 		return;
+	if (hd_move_to_local(HD_OWN(cpu)))
+		return;
 	if (hd_is_orphan(e))
 		hd_orphan_dispatch(cpu, c->enclave);
-	else if (e->flags & HD_FLAG_FAST_PATH)
+	else
 		hd_move_to_local(HD_FAST(c->enclave, c->node % HD_NODES));
 }
 

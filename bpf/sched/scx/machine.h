@@ -17,6 +17,8 @@ static long hd_make_latch(__u32 cpu, __s32 *error)
 	*error = scx_bpf_create_dsq(HD_LATCH(cpu), -1);
 	if (!*error)
 		*error = scx_bpf_create_dsq(HD_STAGE(cpu), -1);
+	if (!*error)
+		*error = scx_bpf_create_dsq(HD_OWN(cpu), -1);
 	return *error != 0;
 }
 

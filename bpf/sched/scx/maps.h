@@ -102,7 +102,9 @@ static __always_inline bool hd_is_in(struct task_struct *p, __u32 slot)
 #define HD_PARKING(enclave, slot) (0x10000ULL | ((__u64)(enclave) << 8) | ((slot) % HD_BUCKETS))
 #define HD_LATCH(cpu) (0x20000ULL | (cpu))
 #define HD_STAGE(cpu) (0x100000ULL | (cpu))
+/* Threads that CPUs may take without the agent: any CPU of a node of the enclave, or one CPU. */
 #define HD_FAST(enclave, node) (0x40000ULL | ((__u64)(enclave) << 8) | (node))
+#define HD_OWN(cpu) (0x200000ULL | (cpu))
 #define HD_NODES 64
 
 #endif

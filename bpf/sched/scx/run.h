@@ -31,7 +31,9 @@ static __always_inline void hd_on_running(struct task_struct *p)
 		c->current = k->slot;
 		c->since = now;
 	}
-	if (was == HD_LATCHED)
+	if (was == HD_LATCHED && before >> 32 & HD_SOMEWHERE)
+		hd_notify(HD_THREAD_TAKEN, k->slot - 1, cpu, 0);
+	else if (was == HD_LATCHED)
 		hd_not_latched(before >> 32, k->slot - 1);
 	/* The thread was not committed: it opted in while it ran. It is parked at the next tick. Parking it at once would
 	 * be a loop while the kernel bypasses us (suspend, another scheduler being loaded): there it runs again however

@@ -1,7 +1,7 @@
 //! The contract between agents and the backends that carry out their decisions.
 
 use crate::model::{
-    CpuWord, EnclaveWord, Group, Message, QueueId, QueueWord, ThreadWord, Transaction,
+    CpuWord, EnclaveWord, Group, Message, QueueId, QueueWord, Seq, ThreadWord, Transaction,
 };
 use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use thiserror::Error;
@@ -20,6 +20,17 @@ pub struct Traits {
     pub groups: bool,
     /// Whether managed threads are below ordinary ones, as in ghOSt. If not, they are above them.
     pub below_ordinary: bool,
+    /// Whether CPUs take threads that were offered ([`Backend::offer`]).
+    pub offers: bool,
+}
+
+/// The CPUs that may take a thread without asking its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takers {
+    /// The enclave's CPUs of the NUMA node of this one: the first that has nothing else to run.
+    Node(CpuId),
+    /// This one.
+    Cpu(CpuId),
 }
 
 /// Why an operation on an enclave failed.
@@ -144,4 +155,14 @@ pub trait Backend: Send + Sync {
     /// Takes `cpu` from the managed thread that runs on it. The thread is parked, which a message reports.
     /// Returns false if none runs.
     fn preempt(&self, cpu: CpuId) -> bool;
+
+    /// Lets CPUs take `thread`, which is parked, without its agent: the fast path of ghOSt (section 3.2). A CPU that has
+    /// nothing else to run takes, of the threads offered to it, the one that was offered first and may run there; one
+    /// of [`Takers::Cpu`] before those of [`Takers::Node`]. The agent hears of it by
+    /// [`crate::model::Kind::ThreadTaken`]. Returns false if `tseq` is no longer the thread's sequence number, it is not
+    /// parked, or the backend cannot do this ([`Traits::offers`]).
+    fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool;
+    /// Parks a thread again that was offered, without a message. Returns false if a CPU has taken it, or it is not
+    /// offered any more.
+    fn revoke(&self, thread: TaskId) -> bool;
 }

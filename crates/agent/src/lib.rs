@@ -29,5 +29,5 @@ pub mod rt;
 pub mod scx;
 mod transition;
 
-pub use backend::{Backend, BackendError, Traits};
+pub use backend::{Backend, BackendError, Takers, Traits};
 pub use enclave::EnclaveSpec;

@@ -8,9 +8,10 @@ use heddle_telemetry::{Layout, Page, is_wanted};
 /// Name and value of each number. Times are in nanoseconds.
 type Number = (&'static str, fn(&Report) -> u64);
 
-const NUMBERS: [Number; 10] = [
+const NUMBERS: [Number; 11] = [
     ("heddle_agent_committed_total", |report| report.committed),
     ("heddle_agent_failed_total", |report| report.failed),
+    ("heddle_agent_taken_total", |report| report.taken),
     ("heddle_agent_messages_total", |report| report.messages),
     ("heddle_agent_lost_total", |report| report.lost),
     ("heddle_agent_preemptions_total", |report| report.preemptions),

@@ -123,6 +123,9 @@ pub struct Report {
     pub committed: u64,
     /// Transactions that failed.
     pub failed: u64,
+    /// Threads that CPUs took on their own, because the agent had offered them.
+    #[serde(default)]
+    pub taken: u64,
     /// Messages read.
     pub messages: u64,
     /// Messages for which a queue had no room. What they said was read from the status words.
@@ -200,7 +203,16 @@ impl From<&Delays> for Delay {
 impl AgentInfo {
     fn report(&self, snapshot: &Snapshot, spent: &[Spent], backend: &dyn Backend) -> Report {
         let Counts {
-            messages, lost, rounds, groups, preemptions, steals, deferred, adoptions, ..
+            messages,
+            lost,
+            taken,
+            rounds,
+            groups,
+            preemptions,
+            steals,
+            deferred,
+            adoptions,
+            ..
         } = snapshot.tally.counts;
         let enclave = backend.enclave();
         let spins = self.mode == AgentMode::Central { spin: true };
@@ -216,6 +228,7 @@ impl AgentInfo {
             outcomes: outcomes(&snapshot.tally.counts),
             committed: snapshot.tally.counts.committed(),
             failed: snapshot.tally.counts.failed(),
+            taken,
             messages,
             lost,
             rounds,

@@ -25,6 +25,8 @@ pub enum Kind {
     ThreadPriority,
     /// It left the enclave alive.
     ThreadDeparted,
+    /// It was offered ([`Backend::offer`](crate::Backend::offer)), and runs on a CPU that took it without its agent.
+    ThreadTaken,
     /// A tick of a CPU's timer.
     TimerTick,
     /// Nothing above managed threads has the CPU any more.
@@ -35,7 +37,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of their numbers, from 1.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::ThreadCreated,
         Kind::ThreadBlocked,
         Kind::ThreadPreempted,
@@ -45,6 +47,7 @@ impl Kind {
         Kind::ThreadAffinity,
         Kind::ThreadPriority,
         Kind::ThreadDeparted,
+        Kind::ThreadTaken,
         Kind::TimerTick,
         Kind::CpuAvailable,
         Kind::CpuBusy,

@@ -12,4 +12,5 @@ pub use layout::{FromWords, ToWords};
 pub use message::{Kind, Message};
 pub use seq::Seq;
 pub use transaction::{Group, Outcome, Transaction};
+pub(crate) use words::OWN_CPU;
 pub use words::{CpuOccupant, CpuWord, EnclaveWord, Phase, QueueId, QueueWord, State, ThreadWord};

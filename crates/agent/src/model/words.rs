@@ -69,7 +69,8 @@ pub struct ThreadWord {
     pub tgid: u32,
     /// Its state.
     pub state: State,
-    /// The operating system's number of the CPU where it runs, is latched, or ran last.
+    /// The operating system's number of the CPU where it runs, is latched, or ran last. If it was offered since, the
+    /// number of no CPU.
     pub os_cpu: u32,
     /// How many messages it has caused.
     pub tseq: Seq,
@@ -85,6 +86,19 @@ pub struct ThreadWord {
     pub queue: QueueId,
     /// Its weight, 1 to 10000; 100 is nice 0.
     pub weight: u32,
+}
+
+/// In [`ThreadWord::os_cpu`] of a latched thread: it was offered, to a node or a CPU (`HD_SOMEWHERE` in `layout.h`).
+pub(crate) const SOMEWHERE: u32 = 1 << 31;
+/// With it: to the CPU in the lower bits (`HD_OWN_CPU`).
+pub(crate) const OWN_CPU: u32 = 1 << 30;
+
+impl ThreadWord {
+    /// Whether CPUs may take the thread without its agent.
+    #[must_use]
+    pub fn is_offered(&self) -> bool {
+        self.state == State::Latched && self.os_cpu & SOMEWHERE != 0
+    }
 }
 
 /// What occupies a CPU.

@@ -78,6 +78,7 @@ impl<P: Policy> Scheduler<'_, P> {
     /// Updates what the agent knows of a thread from its status word.
     pub(super) fn resync(&mut self, task: TaskId) {
         let (word, known) = (self.backend.thread(task), self.threads[task.index()]);
+        self.view.touch(known.home);
         if word.state == State::Free {
             if known.kernel_state() != KernelState::Gone {
                 self.gone(task);
@@ -103,6 +104,12 @@ impl<P: Policy> Scheduler<'_, P> {
             State::Parked => {
                 self.runnable(task, Enqueue::Preempted, word.runnable_at.min(self.view.now))
             }
+            State::Latched if word.is_offered() => {
+                // By an earlier agent, or in a moment of which we have lost the message. If a CPU takes it now, its
+                // message will say so.
+                self.backend.revoke(task);
+                self.runnable(task, Enqueue::Preempted, word.runnable_at.min(self.view.now));
+            }
             State::Latched | State::OnCpu => {
                 if let Some(cpu) = self.cpu_of(word.os_cpu) {
                     self.running(task, cpu, word.state);
@@ -113,7 +120,7 @@ impl<P: Policy> Scheduler<'_, P> {
     }
 
     /// The kernel has `task` on `cpu`, latched or running.
-    fn running(&mut self, task: TaskId, cpu: CpuId, state: State) {
+    pub(super) fn running(&mut self, task: TaskId, cpu: CpuId, state: State) {
         let known = self.threads[task.index()];
         if known.is_assigned() && known.home == cpu {
             // As we know it, or our commit succeeded although we took it to have failed.
@@ -128,6 +135,9 @@ impl<P: Policy> Scheduler<'_, P> {
         thread.set_kernel_state(KernelState::Committed);
         thread.on = cpu;
         match known.policy_state() {
+            PolicyState::Queued if known.kernel_state() == KernelState::Offered => {
+                self.taken(task, cpu);
+            }
             PolicyState::Unknown => {
                 self.init(task);
                 self.follow_running(task, cpu, Enqueue::New);
@@ -149,11 +159,16 @@ impl<P: Policy> Scheduler<'_, P> {
 
     /// Lets the policy have a thread as running that runs already, if it would have chosen it.
     fn follow_running(&mut self, task: TaskId, cpu: CpuId, why: Enqueue) {
+        self.displace(cpu);
+        self.enqueue(cpu, task, why);
+        self.find_successor(cpu, Some(task));
+    }
+
+    /// Ends the assignment of `cpu`, which runs another thread.
+    pub(super) fn displace(&mut self, cpu: CpuId) {
         if let Some(other) = self.cpus[cpu.index()].task {
             self.start_leaving(other, cpu);
             self.requeue(other, Enqueue::Preempted);
         }
-        self.enqueue(cpu, task, why);
-        self.find_successor(cpu, Some(task));
     }
 }

@@ -27,6 +27,11 @@ impl<P: Policy> Scheduler<'_, P> {
         let free = self.free;
         for cpu in free.iter() {
             let availability = self.availability(cpu);
+            if let (Availability::Idle, Some(until)) = (&availability, self.taking_until(cpu)) {
+                self.view.set_idle(cpu, false);
+                self.retry_at = self.retry_at.min(until);
+                continue;
+            }
             self.view.set_idle(cpu, matches!(availability, Availability::Idle));
             if matches!(availability, Availability::Occupied) {
                 held.insert(cpu);
@@ -181,7 +186,7 @@ impl<P: Policy> Scheduler<'_, P> {
                     }
                 }
                 SearchResult::Later(time) => {
-                    self.cpu(cpu).retry = self.view.now + time;
+                    self.retry_at(cpu, self.view.now + time);
                     return false;
                 }
                 SearchResult::Nothing => return false,
@@ -208,6 +213,9 @@ impl<P: Policy> Scheduler<'_, P> {
     /// Handles the policy's proposal of `task` for `cpu`. What the kernel has said of the thread since it was
     /// queued takes effect here. Returns false if the CPU is still free.
     fn propose(&mut self, cpu: CpuId, task: TaskId) -> bool {
+        if !self.take_back(task) {
+            self.thread(task).set_kernel_state(KernelState::Leaving);
+        }
         let known = self.thread(task);
         known.set_policy_state(PolicyState::Dispatched);
         known.home = cpu;
@@ -217,9 +225,10 @@ impl<P: Policy> Scheduler<'_, P> {
             KernelState::Gone => self.report_exit(task),
             KernelState::Blocked => self.report_blocked(task),
             _ if !self.may_run(task, cpu) => self.defer(task),
-            KernelState::Parked | KernelState::Committed | KernelState::Leaving => {
-                self.assign(cpu, task);
-            }
+            KernelState::Parked
+            | KernelState::Offered
+            | KernelState::Committed
+            | KernelState::Leaving => self.assign(cpu, task),
         }
         // The new thread of a reused slot may have been placed here.
         self.cpus[cpu.index()].task.is_some()
@@ -238,7 +247,7 @@ impl<P: Policy> Scheduler<'_, P> {
 
     /// Assigns `cpu` to `task`. A thread that is still there goes on; one whose latest message is unread
     /// waits for that.
-    fn assign(&mut self, cpu: CpuId, task: TaskId) {
+    pub(super) fn assign(&mut self, cpu: CpuId, task: TaskId) {
         let known = self.thread(task);
         known.home = cpu;
         let known = *known;
@@ -255,7 +264,8 @@ impl<P: Policy> Scheduler<'_, P> {
         let ran_before = self.total_run(task);
         self.set_stage(cpu, stage);
         let state = self.cpu(cpu);
-        (state.task, state.ran_before, state.check_at) = (Some(task), ran_before, check_at);
+        (state.task, state.ran_before) = (Some(task), ran_before);
+        self.check_at(cpu, check_at);
         self.view.set_idle(cpu, false);
     }
 
@@ -263,8 +273,8 @@ impl<P: Policy> Scheduler<'_, P> {
     pub(super) fn vacate(&mut self, cpu: CpuId) {
         self.force_off(cpu);
         self.end_turn(cpu);
-        self.set_stage(cpu, Stage::Free);
         self.cpu(cpu).clear();
+        self.set_stage(cpu, Stage::Free);
         self.overdue.remove(cpu);
         self.behind.remove(cpu);
         self.view.set_idle(cpu, self.is_idle(cpu));

@@ -75,8 +75,9 @@ impl<P: Policy> Scheduler<'_, P> {
         self.begin_turn(cpu, made.thread);
         let ran = self.total_run(made.thread);
         self.set_stage(cpu, Stage::Committed);
+        self.check_at(cpu, check_at);
         let state = self.cpu(cpu);
-        (state.check_at, state.ran_before) = (check_at, ran);
+        state.ran_before = ran;
         let before = state.before.take();
         let known = self.thread(made.thread);
         known.set_kernel_state(KernelState::Committed);

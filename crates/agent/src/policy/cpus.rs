@@ -1,6 +1,6 @@
 //! What the agent knows of a CPU, and which thread is assigned to it.
 
-use super::Scheduler;
+use super::{PATIENCE, Scheduler};
 use crate::transition::{Checked, Transitions};
 use heddle_core::{CpuId, Ns, Policy, TaskId};
 
@@ -53,10 +53,12 @@ pub(crate) struct Cpu {
     pub ran_before: Ns,
     /// The thread that still runs while its successor is to be committed.
     pub before: Option<TaskId>,
-    /// When to ask the policy whether the thread may run on.
+    /// When to ask the policy whether the thread may run on ([`Scheduler::check_at`]).
     pub check_at: Ns,
     /// When a CPU without a thread searches for one again ([`heddle_core::Balance::Later`]).
-    pub retry: Ns,
+    retry: Ns,
+    /// Per-CPU model: the thread that was offered to this CPU. It may not be any more.
+    pub offered: Option<TaskId>,
     /// The thread must make way when this CPU's own agent comes by.
     pub make_way: bool,
 }
@@ -67,9 +69,15 @@ impl Cpu {
         self.stage.get()
     }
 
+    /// When to look at the CPU again, if nothing happens before.
+    pub fn deadline(&self) -> Ns {
+        let waits = if self.stage() == Stage::Awaiting { self.since + PATIENCE } else { Ns::MAX };
+        self.check_at.min(self.retry).min(waits)
+    }
+
     /// Forgets the assignment that has ended.
     pub fn clear(&mut self) {
-        *self = Cpu { stage: self.stage, ..Cpu::default() };
+        *self = Cpu { stage: self.stage, offered: self.offered, ..Cpu::default() };
     }
 }
 
@@ -83,12 +91,30 @@ impl Default for Cpu {
             before: None,
             check_at: Ns::MAX,
             retry: Ns::MAX,
+            offered: None,
             make_way: false,
         }
     }
 }
 
 impl<P: Policy> Scheduler<'_, P> {
+    /// Asks the policy at the time `at` whether the thread on `cpu` may run on.
+    pub(super) fn check_at(&mut self, cpu: CpuId, at: Ns) {
+        self.cpu(cpu).check_at = at;
+        self.reschedule(cpu);
+    }
+
+    /// Searches for a thread for `cpu` again at the time `at`.
+    pub(super) fn retry_at(&mut self, cpu: CpuId, at: Ns) {
+        self.cpu(cpu).retry = at;
+        self.reschedule(cpu);
+    }
+
+    /// A time of `cpu` has changed.
+    pub(super) fn reschedule(&mut self, cpu: CpuId) {
+        self.deadlines.set(cpu, self.cpus[cpu.index()].deadline());
+    }
+
     /// Moves the assignment of `cpu` to its next stage, and keeps the sets of CPUs by stage.
     ///
     /// # Panics
@@ -99,10 +125,13 @@ impl<P: Policy> Scheduler<'_, P> {
         let state = &mut self.cpus[cpu.index()];
         state.stage.transition(next);
         state.since = now;
+        self.view.touch(cpu);
+        self.reschedule(cpu);
         for (stage, set) in [
             (Stage::Free, &mut self.free),
             (Stage::Chosen, &mut self.chosen),
             (Stage::Awaiting, &mut self.awaiting),
+            (Stage::Committed, &mut self.running),
         ] {
             match stage == next {
                 true => set.insert(cpu),

@@ -75,7 +75,16 @@ impl<P: Policy> Scheduler<'_, P> {
 
     /// Returns the queue of `cpu`, in a call for that CPU.
     pub(super) fn on(&mut self, cpu: CpuId) -> RunQueue<'_, P, Call<'_, P::Task>> {
-        let (view, queue) = (&self.view, Self::queue_of(cpu));
+        self.queue_for(cpu, cpu)
+    }
+
+    /// Returns the queue of `owner`, in a call for `cpu`.
+    pub(super) fn queue_for(
+        &mut self,
+        owner: CpuId,
+        cpu: CpuId,
+    ) -> RunQueue<'_, P, Call<'_, P::Task>> {
+        let (view, queue) = (&self.view, Self::queue_of(owner));
         let call = Call { view, slots: &self.slots, recorder: &self.recorder, queue };
         let cx = Cx::new(cpu, &self.slots, view, &self.rng);
         Driver::new(&self.policy, cx, call).on(&mut self.queues[queue])

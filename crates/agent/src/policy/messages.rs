@@ -3,7 +3,7 @@
 use super::Scheduler;
 use super::cpus::Stage;
 use super::thread::{KernelState, PolicyState, Thread};
-use crate::model::{Kind, Message};
+use crate::model::{Kind, Message, State};
 use heddle_core::{CpuId, Enqueue, Model, Ns, Policy, TaskAttrs, TaskId};
 
 impl<P: Policy> Scheduler<'_, P> {
@@ -12,6 +12,7 @@ impl<P: Policy> Scheduler<'_, P> {
         let task = message.thread;
         let Some(known) = self.threads.get(task.index()).copied() else { return };
         let is_same = known.tid == message.tid && known.kernel_state() != KernelState::Gone;
+        self.view.touch(known.home);
         match message.kind {
             _ if is_same && message.tseq <= known.tseq => self.tally.counts.old_messages += 1,
             Kind::ThreadCreated => self.created(message),
@@ -48,6 +49,11 @@ impl<P: Policy> Scheduler<'_, P> {
             Kind::ThreadYield => self.runnable(task, Enqueue::Yield, at),
             Kind::ThreadBlocked => self.blocked(task),
             Kind::ThreadDead | Kind::ThreadDeparted => self.gone(task),
+            Kind::ThreadTaken => {
+                if let Some(cpu) = self.cpu_of(message.os_cpu) {
+                    self.running(task, cpu, State::OnCpu);
+                }
+            }
             Kind::ThreadAffinity => self.affinity_changed(task),
             _ => {}
         }
@@ -108,8 +114,7 @@ impl<P: Policy> Scheduler<'_, P> {
     }
 
     pub(super) fn cpu_of(&self, os_cpu: u32) -> Option<CpuId> {
-        let at = self.backend.cpus().iter().position(|cpu| cpu.os_id == os_cpu)?;
-        Some(CpuId(at as u16))
+        self.by_os_id.get(os_cpu as usize).copied().flatten()
     }
 
     /// `task` can run.

@@ -5,6 +5,7 @@
 //!  messages --> messages.rs --> policy's queues --> choose.rs --> CPUs --> commit.rs --> one group commit a round
 //!                    ^                                 ^                       |
 //!             adopt.rs: status words       quanta.rs: ticks, preemption        '--> a failed one waits for its message
+//!                                          offer.rs: what CPUs take without the agent
 //! ```
 //!
 //! The agent keeps two states for each thread: where the *policy* has it (`thread::PolicyState`) and what the
@@ -30,9 +31,11 @@ mod affinity;
 mod choose;
 mod commit;
 mod cpus;
+mod deadlines;
 mod driver;
 mod gang;
 mod messages;
+mod offer;
 #[cfg(test)]
 mod props;
 mod quanta;
@@ -46,12 +49,15 @@ mod view;
 pub use round::Round;
 pub use tally::{CLASSES, Counts, Delays, Tally};
 
-use crate::Backend;
 use crate::classes::Classes;
 use crate::model::{CpuOccupant, QueueId, QueueWord, Seq, Transaction};
+use crate::{Backend, Takers};
 use cpus::Cpu;
+use deadlines::Deadlines;
 use driver::Recorder;
-use heddle_core::{CpuId, CpuSet, Event, Model, Ns, Policy, Rng, TaskId, TaskList, TaskSlot};
+use heddle_core::{
+    CpuId, CpuInfo, CpuSet, Event, Model, Ns, Policy, Rng, TaskId, TaskList, TaskSlot,
+};
 use thread::Thread;
 use view::View;
 
@@ -74,11 +80,15 @@ pub struct Settings {
     pub seed: u64,
     /// Assigns classes to threads.
     pub classes: Classes,
+    /// Whether CPUs may take the threads that are next without asking, if policy and backend can do that
+    /// ([`Policy::PUBLISHES`], [`crate::Traits::offers`]).
+    pub fast_path: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { threads: THREADS, messages: 1024, seed: 1, classes: Classes::default() }
+        let classes = Classes::default();
+        Settings { threads: THREADS, messages: 1024, seed: 1, classes, fast_path: true }
     }
 }
 
@@ -118,6 +128,8 @@ pub struct Scheduler<'a, P: Policy> {
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
     view: View,
+    /// The enclave's CPUs by the system's number.
+    by_os_id: Vec<Option<CpuId>>,
     rng: Rng,
     classes: Classes,
     /// Message queues: one for all CPUs, or one each.
@@ -128,6 +140,10 @@ pub struct Scheduler<'a, P: Policy> {
     chosen: CpuSet,
     /// CPUs whose assignment waits for a message (P3).
     awaiting: CpuSet,
+    /// CPUs whose assignment is committed.
+    running: CpuSet,
+    /// When to look at each CPU again.
+    deadlines: Deadlines,
     /// CPUs whose thread has outlived its quantum while no other waited.
     overdue: CpuSet,
     /// CPUs whose assignment was committed behind an occupant above managed threads.
@@ -140,6 +156,12 @@ pub struct Scheduler<'a, P: Policy> {
     nudged: CpuSet,
     /// Threads that may not run where the policy wanted them.
     deferred: TaskList,
+    /// Central model: threads that were offered, in that order. Some may not be any more.
+    offered: Vec<(TaskId, Takers)>,
+    /// Those that should be, listed anew in each round.
+    upcoming: Vec<(TaskId, Takers)>,
+    /// Whether threads are offered at all.
+    offers: bool,
     /// Threads that became runnable in this round.
     woken: Vec<TaskId>,
     /// The assignments of the policy's dispatcher.
@@ -169,6 +191,7 @@ impl<'a, P: Policy> Scheduler<'a, P> {
             slots: (0..settings.threads).map(|_| TaskSlot::default()).collect(),
             threads: vec![Thread::default(); settings.threads],
             cpus: vec![Cpu::default(); cpus],
+            by_os_id: by_os_id(&infos),
             view: View::new(infos, P::MODEL),
             rng: Rng::new(settings.seed),
             classes: settings.classes,
@@ -176,12 +199,17 @@ impl<'a, P: Policy> Scheduler<'a, P> {
             free: CpuSet::first(cpus),
             chosen: CpuSet::EMPTY,
             awaiting: CpuSet::EMPTY,
+            running: CpuSet::EMPTY,
+            deadlines: Deadlines::new(cpus),
             overdue: CpuSet::EMPTY,
             behind: CpuSet::EMPTY,
             barred: CpuSet::EMPTY,
             held: CpuSet::EMPTY,
             nudged: CpuSet::EMPTY,
             deferred: TaskList::default(),
+            offered: Vec::with_capacity(cpus),
+            upcoming: Vec::with_capacity(cpus),
+            offers: settings.fast_path && P::PUBLISHES && !P::GANG && backend.traits().offers,
             woken: Vec::with_capacity(settings.messages),
             assigned: Vec::with_capacity(cpus),
             batch: Vec::with_capacity(cpus),
@@ -244,4 +272,13 @@ impl<'a, P: Policy> Scheduler<'a, P> {
     fn cpu(&mut self, cpu: CpuId) -> &mut Cpu {
         &mut self.cpus[cpu.index()]
     }
+}
+
+fn by_os_id(cpus: &[CpuInfo]) -> Vec<Option<CpuId>> {
+    let most = cpus.iter().map(|cpu| cpu.os_id as usize + 1).max().unwrap_or(0);
+    let mut by_os_id = vec![None; most];
+    for (at, cpu) in cpus.iter().enumerate() {
+        by_os_id[cpu.os_id as usize] = Some(CpuId(at as u16));
+    }
+    by_os_id
 }

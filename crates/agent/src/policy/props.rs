@@ -223,6 +223,10 @@ impl<'a, P: Policy> Play<'a, P> {
                 State::Free => known.kernel_state() == KernelState::Gone,
                 State::Blocked => known.kernel_state() == KernelState::Blocked,
                 State::Parked => known.kernel_state() == KernelState::Parked,
+                State::Latched if word.is_offered() => {
+                    known.kernel_state() == KernelState::Offered
+                        && known.policy_state() == PolicyState::Queued
+                }
                 State::Latched | State::OnCpu if known.kernel_state() == KernelState::Leaving => {
                     scenario.by_hand
                 }

@@ -15,9 +15,14 @@ impl<P: Policy> Scheduler<'_, P> {
 
     /// Asks the policy about every thread whose check is due.
     pub(super) fn check_due_quanta(&mut self, scope: Option<CpuId>) {
-        for at in 0..self.cpus.len() {
-            let (cpu, state) = (CpuId(at as u16), &self.cpus[at]);
-            if scope.is_some_and(|scope| scope != cpu) || state.stage() != Stage::Committed {
+        // Only local agents tell each other to make way.
+        let looked_at = match scope {
+            Some(_) => self.in_scope(scope, &self.running),
+            None => self.deadlines.due(self.view.now).and(&self.running),
+        };
+        for cpu in looked_at.iter() {
+            let state = &self.cpus[cpu.index()];
+            if state.stage() != Stage::Committed {
                 continue;
             }
             if state.make_way {
@@ -32,7 +37,7 @@ impl<P: Policy> Scheduler<'_, P> {
     fn check_quantum(&mut self, cpu: CpuId) {
         let Some(task) = self.cpus[cpu.index()].task else { return };
         if self.view.waiting(Self::queue_of(cpu)) == 0 && !self.has_deferred_for(cpu) {
-            self.cpu(cpu).check_at = Ns::MAX;
+            self.check_at(cpu, Ns::MAX);
             self.overdue.insert(cpu);
             return;
         }
@@ -50,7 +55,7 @@ impl<P: Policy> Scheduler<'_, P> {
                 Resched::Never => Ns::MAX,
             },
         };
-        self.cpu(cpu).check_at = next;
+        self.check_at(cpu, next);
     }
 
     fn tick(&mut self, cpu: CpuId, task: TaskId, ran: Ns) -> Resched {
@@ -91,7 +96,7 @@ impl<P: Policy> Scheduler<'_, P> {
         };
         if let Some(due) = due {
             self.overdue.remove(due);
-            self.cpu(due).check_at = self.view.now;
+            self.check_at(due, self.view.now);
             self.nudge(due);
         }
     }

@@ -1,6 +1,5 @@
 //! A round: read, decide, commit.
 
-use super::cpus::Stage;
 use super::{PASSES, PATIENCE, Scheduler};
 use crate::model::{Kind, Message, Outcome};
 use heddle_core::{CpuId, CpuSet, Ns, Policy};
@@ -61,6 +60,7 @@ impl<P: Policy> Scheduler<'_, P> {
         self.make_way_for_woken(scope);
         self.check_due_quanta(scope);
         self.rescue(scope);
+        self.offer_upcoming(scope);
         self.nudge_others(scope);
     }
 
@@ -110,19 +110,19 @@ impl<P: Policy> Scheduler<'_, P> {
                 continue;
             }
             state.since = now;
-            let Some(task) = state.task else { continue };
+            let task = state.task;
+            self.reschedule(cpu);
+            let Some(task) = task else { continue };
             self.tally.counts.overdue_messages += 1;
             self.resync(task);
         }
     }
 
     fn next_due(&self, scope: Option<CpuId>) -> Option<Ns> {
-        let due = |(at, cpu): (usize, &super::cpus::Cpu)| {
-            let waits = if cpu.stage() == Stage::Awaiting { cpu.since + PATIENCE } else { Ns::MAX };
-            let own = scope.is_none_or(|scope| scope.index() == at);
-            if own { cpu.check_at.min(cpu.retry).min(waits) } else { Ns::MAX }
+        let first = match scope {
+            Some(cpu) => self.cpus[cpu.index()].deadline(),
+            None => self.deadlines.first(),
         };
-        let first = self.cpus.iter().enumerate().map(due).min().unwrap_or(Ns::MAX);
         Some(first.min(self.retry_at)).filter(|&at| at != Ns::MAX)
     }
 

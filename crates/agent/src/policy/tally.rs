@@ -21,6 +21,8 @@ pub struct Counts {
     pub outcomes: [u64; Outcome::ALL.len()],
     /// Group commits.
     pub groups: u64,
+    /// Threads that CPUs took without asking (the fast path).
+    pub taken: u64,
     /// Threads taken off their CPUs for others.
     pub preemptions: u64,
     /// Threads taken from other CPUs' queues.

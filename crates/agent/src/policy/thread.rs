@@ -53,9 +53,11 @@ impl Transitions for PolicyState {
 /// The kernel's last word on a thread, by message, status word or the outcome of a commit.
 ///
 /// Any state can follow any other where messages were lost, with two exceptions, which are the agent's own doing: a
-/// slot's new thread starts as `Blocked`, and only a committed thread can be `Leaving`.
+/// slot's new thread starts as `Blocked`, and only a committed or offered thread can be `Leaving`.
 ///
 /// ```text
+///                           .---> Offered ------------------.
+///                           v        | taken                v
 ///  Gone -----> Blocked <----> Parked <----> Committed ---> Leaving
 ///    ^            |             |               |             |
 ///    '------------+-------------+---------------+-------------'
@@ -69,6 +71,8 @@ pub(crate) enum KernelState {
     Blocked,
     /// It could run.
     Parked,
+    /// It could run, and CPUs may take it without the agent; see `offer.rs`.
+    Offered,
     /// It was committed to [`Thread::on`] and is latched there or runs.
     Committed,
     /// Another thread was committed over it, or its CPU was taken back. The message that says what became of it is on
@@ -78,10 +82,13 @@ pub(crate) enum KernelState {
 
 impl Transitions for KernelState {
     fn successors(self) -> &'static [KernelState] {
-        use KernelState::{Blocked, Committed, Gone, Leaving, Parked};
+        use KernelState::{Blocked, Committed, Gone, Leaving, Offered, Parked};
         match self {
             Gone => &[Blocked],
-            Blocked | Parked | Leaving => &[Blocked, Parked, Committed, Gone],
+            Blocked | Leaving => &[Blocked, Parked, Committed, Gone],
+            Parked => &[Blocked, Parked, Offered, Committed, Gone],
+            // Leaving: it could not be taken back, so a CPU has just taken it.
+            Offered => &[Blocked, Parked, Committed, Leaving, Gone],
             Committed => &[Blocked, Parked, Committed, Leaving, Gone],
         }
     }
@@ -157,13 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_committed_thread_leaves_and_a_new_one_starts_blocked() {
-        use KernelState::{Blocked, Committed, Gone, Leaving, Parked};
+    fn only_a_committed_or_offered_thread_leaves_and_a_new_one_starts_blocked() {
+        use KernelState::{Blocked, Committed, Gone, Leaving, Offered, Parked};
         check_table(
-            &[Gone, Blocked, Parked, Committed, Leaving],
+            &[Gone, Blocked, Parked, Offered, Committed, Leaving],
             "Gone -> Blocked
              Blocked -> Blocked Parked Committed Gone
-             Parked -> Blocked Parked Committed Gone
+             Parked -> Blocked Parked Offered Committed Gone
+             Offered -> Blocked Parked Committed Leaving Gone
              Committed -> Blocked Parked Committed Leaving Gone
              Leaving -> Blocked Parked Committed Gone",
         );

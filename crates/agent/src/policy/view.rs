@@ -2,7 +2,7 @@
 
 use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, CpuSet, Host, Model, Ns, Topology};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// The hints: true when a round begins, and updated with each of its decisions.
 pub(super) struct View {
@@ -16,6 +16,8 @@ pub(super) struct View {
     waiting: Vec<Cell<usize>>,
     total: Cell<usize>,
     turns: Vec<TurnTime>,
+    /// CPUs whose queue, assignment or waiting threads have changed since the last look.
+    touched: RefCell<CpuSet>,
 }
 
 impl View {
@@ -25,7 +27,17 @@ impl View {
         let turns = (0..cpus).map(|_| TurnTime::default()).collect();
         let is_central = model == Model::Central;
         let (now, idle) = (Ns::ZERO, CpuSet::EMPTY);
-        View { now, infos, is_central, idle, idle_count: 0, waiting, total: Cell::new(0), turns }
+        View {
+            now,
+            infos,
+            is_central,
+            idle,
+            idle_count: 0,
+            waiting,
+            total: Cell::new(0),
+            turns,
+            touched: RefCell::default(),
+        }
     }
 
     pub fn set_idle(&mut self, cpu: CpuId, idle: bool) {
@@ -41,6 +53,17 @@ impl View {
 
     pub fn set_waiting(&self, queue: usize, tasks: usize) {
         self.total.set(self.total.get() + tasks - self.waiting[queue].replace(tasks));
+        self.touch(CpuId(queue as u16));
+    }
+
+    /// Notes that what could be offered to `cpu` may have changed.
+    pub fn touch(&self, cpu: CpuId) {
+        self.touched.borrow_mut().insert(cpu);
+    }
+
+    /// Returns the CPUs that were touched since the last call.
+    pub fn take_touched(&self) -> CpuSet {
+        self.touched.take()
     }
 
     pub fn waiting(&self, queue: usize) -> usize {
@@ -54,6 +77,11 @@ impl View {
 
     pub fn idle(&self) -> CpuSet {
         self.idle
+    }
+
+    /// Whether two CPUs belong to the same NUMA node.
+    pub fn share_node(&self, a: CpuId, b: CpuId) -> bool {
+        self.infos[a.index()].node == self.infos[b.index()].node
     }
 
     /// Returns the member of `set` that is nearest to `cpu`.

@@ -8,13 +8,20 @@ use crate::model::{
     CpuOccupant, CpuWord, EnclaveWord, Group, Message, Phase, QueueId, QueueWord, Seq, State,
     ThreadWord, Transaction,
 };
-use crate::{Backend, BackendError, Traits};
+use crate::{Backend, BackendError, Takers, Traits};
 use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 impl Backend for Rt {
     fn traits(&self) -> Traits {
-        Traits { name: "rt", parks: false, atomic: false, groups: false, below_ordinary: false }
+        Traits {
+            name: "rt",
+            parks: false,
+            atomic: false,
+            groups: false,
+            below_ordinary: false,
+            offers: false,
+        }
     }
 
     fn cpus(&self) -> &[CpuInfo] {
@@ -223,6 +230,15 @@ impl Backend for Rt {
 
     fn preempt(&self, cpu: CpuId) -> bool {
         self.os_cpu(cpu).is_some_and(|os_cpu| self.take(os_cpu))
+    }
+
+    /// Cannot: a parked thread runs on an idle CPU by itself.
+    fn offer(&self, _thread: TaskId, _tseq: Seq, _takers: Takers) -> bool {
+        false
+    }
+
+    fn revoke(&self, _thread: TaskId) -> bool {
+        false
     }
 }
 

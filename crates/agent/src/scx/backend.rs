@@ -4,11 +4,12 @@ use super::commit::Operation;
 use super::enclave::{RING_BYTES, deadline};
 use super::memory::EnclaveField as Field;
 use super::{Scx, queues};
+use crate::model::OWN_CPU;
 use crate::model::{
-    CpuWord, EnclaveWord, FromWords as _, Group, Message, Phase, QueueId, QueueWord, ThreadWord,
-    Transaction,
+    CpuWord, EnclaveWord, FromWords as _, Group, Message, Phase, QueueId, QueueWord, Seq,
+    ThreadWord, Transaction,
 };
-use crate::{Backend, BackendError, Traits};
+use crate::{Backend, BackendError, Takers, Traits};
 use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -43,7 +44,14 @@ impl Scx {
 
 impl Backend for Scx {
     fn traits(&self) -> Traits {
-        Traits { name: "scx", parks: true, atomic: true, groups: true, below_ordinary: true }
+        Traits {
+            name: "scx",
+            parks: true,
+            atomic: true,
+            groups: true,
+            below_ordinary: true,
+            offers: true,
+        }
     }
 
     fn cpus(&self) -> &[CpuInfo] {
@@ -198,5 +206,18 @@ impl Backend for Scx {
     fn preempt(&self, cpu: CpuId) -> bool {
         let Some(os_cpu) = self.os_cpu(cpu) else { return false };
         self.control(Operation::Preempt, os_cpu, 0, 0) > 0
+    }
+
+    fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool {
+        let (cpu, flag) = match takers {
+            Takers::Node(cpu) => (cpu, 0),
+            Takers::Cpu(cpu) => (cpu, OWN_CPU),
+        };
+        let Some(os_cpu) = self.os_cpu(cpu) else { return false };
+        self.control(Operation::Offer, thread.0, os_cpu | flag, tseq.0) > 0
+    }
+
+    fn revoke(&self, thread: TaskId) -> bool {
+        self.control(Operation::Revoke, thread.0, 0, 0) > 0
     }
 }

@@ -144,32 +144,6 @@ impl Scx {
         let word = |word| self.memory.transaction(self.id, at, word).load(Acquire);
         Outcome::from_words(std::array::from_fn(word)).unwrap_or(Outcome::Invalid)
     }
-
-    /// Lets idle CPUs of `cpu`'s node take a parked thread without its agent (ghOSt, section 3.2: the fast path).
-    /// Returns false if `tseq` is no longer the thread's sequence number, or it is not parked. Needs
-    /// [`super::EnclaveFlags::fast_path`].
-    ///
-    /// # Errors
-    /// If the thread or the CPU is not the enclave's, or this process is not its agent.
-    pub fn offer(
-        &self,
-        thread: heddle_core::TaskId,
-        cpu: heddle_core::CpuId,
-        tseq: crate::model::Seq,
-    ) -> Result<bool, ScxError> {
-        let os_cpu = self.cpus.get(cpu.index()).map_or(u32::MAX, |cpu| cpu.os_id);
-        answer("offer a thread", self.control(Operation::Offer, thread.0, os_cpu, tseq.0))
-            .map(|moved| moved != 0)
-    }
-
-    /// Takes an offered thread back. Returns false if a CPU has taken it.
-    ///
-    /// # Errors
-    /// If the thread is not the enclave's, or this process is not its agent.
-    pub fn revoke(&self, thread: heddle_core::TaskId) -> Result<bool, ScxError> {
-        answer("revoke a thread", self.control(Operation::Revoke, thread.0, 0, 0))
-            .map(|moved| moved != 0)
-    }
 }
 
 /// Returns the result of a call; a negative one is an error number.

@@ -27,8 +27,6 @@ pub struct EnclaveFlags {
     pub ticks: bool,
     /// Send [`crate::model::Kind::CpuAvailable`] and [`crate::model::Kind::CpuBusy`].
     pub cpus: bool,
-    /// Let idle CPUs take threads that were offered ([`Scx::offer`]).
-    pub fast_path: bool,
 }
 
 impl Scx {
@@ -109,8 +107,7 @@ impl Scx {
 
     /// Sets the enclave's optional services.
     pub fn set_flags(&self, flags: EnclaveFlags) {
-        let flags =
-            u64::from(flags.ticks) | u64::from(flags.cpus) << 1 | u64::from(flags.fast_path) << 2;
+        let flags = u64::from(flags.ticks) | u64::from(flags.cpus) << 1;
         self.memory.enclave(self.id, Field::Flags).store(flags, Release);
     }
 

@@ -2,11 +2,11 @@
 
 use crate::testbed::HANG;
 use heddle_agent::model::{
-    CpuWord, EnclaveWord, Group, Message, QueueId, QueueWord, ThreadWord, Transaction,
+    CpuWord, EnclaveWord, Group, Message, QueueId, QueueWord, Seq, ThreadWord, Transaction,
 };
 use heddle_agent::policy::{Scheduler, Settings};
 use heddle_agent::scx::Scx;
-use heddle_agent::{Backend, BackendError, EnclaveSpec, Traits};
+use heddle_agent::{Backend, BackendError, EnclaveSpec, Takers, Traits};
 use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use heddle_policies::Shinjuku;
 use rustix::process::{Signal, getpid, kill_process};
@@ -326,5 +326,11 @@ impl Backend for Mortal {
     }
     fn preempt(&self, cpu: CpuId) -> bool {
         self.scx.preempt(cpu)
+    }
+    fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool {
+        self.scx.offer(thread, tseq, takers)
+    }
+    fn revoke(&self, thread: TaskId) -> bool {
+        self.scx.revoke(thread)
     }
 }

@@ -1,8 +1,8 @@
 //! Transactions and their outcomes.
 
 use super::testbed::{Holder, Testbed, Worker, expect, until};
-use heddle_agent::Backend as _;
 use heddle_agent::model::{Group, Kind, Outcome, Seq, State, Transaction};
+use heddle_agent::{Backend as _, Takers};
 use heddle_core::{CpuId, TaskId};
 
 #[test]
@@ -274,27 +274,52 @@ fn a_group_larger_than_a_region_is_committed_in_one_call() {
 
 #[test]
 fn offered_threads_are_taken_by_idle_cpus_and_can_be_revoked() {
-    let Some(testbed) = Testbed::new("fast", &[1]) else { return };
-    testbed
-        .scx
-        .set_flags(heddle_agent::scx::EnclaveFlags { fast_path: true, ..Default::default() });
-    let worker = Worker::spinning();
-    let task = testbed.join(&worker);
-    let tseq = testbed.scx.thread(task).tseq;
-    let holder = Holder::realtime(1);
-    assert!(!testbed.scx.offer(task, CpuId(0), Seq(tseq.0 - 1)).unwrap());
-    assert!(testbed.scx.offer(task, CpuId(0), tseq).unwrap());
-    assert_eq!(testbed.try_one(testbed.txn(task, 0)), Outcome::OnCpu);
-    assert!(testbed.scx.revoke(task).unwrap());
-    assert!(!testbed.scx.revoke(task).unwrap());
-    assert_eq!(testbed.state(task), State::Parked);
-    assert!(testbed.scx.offer(task, CpuId(0), tseq).unwrap());
-    let before = testbed.ran(task, &worker);
-    drop(holder);
-    testbed.runs_since(task, &worker, before);
-    if testbed.state(task) != State::OnCpu {
-        let message = expect(&testbed.scx, Kind::ThreadPreempted);
-        assert_eq!((message.thread, message.info), (task, 0), "it was interrupted");
+    for takers in [Takers::Node(CpuId(0)), Takers::Cpu(CpuId(0))] {
+        let Some(testbed) = Testbed::new("offers", &[1]) else { return };
+        let worker = Worker::spinning();
+        let task = testbed.join(&worker);
+        let tseq = testbed.scx.thread(task).tseq;
+        let holder = Holder::realtime(1);
+        assert!(!testbed.scx.offer(task, Seq(tseq.0 - 1), takers));
+        assert!(testbed.scx.offer(task, tseq, takers));
+        assert!(testbed.scx.thread(task).is_offered());
+        assert_eq!(testbed.try_one(testbed.txn(task, 0)), Outcome::OnCpu);
+        assert!(testbed.scx.revoke(task));
+        assert!(!testbed.scx.revoke(task));
+        assert_eq!(testbed.state(task), State::Parked);
+        assert!(testbed.scx.offer(task, tseq, takers));
+        let before = testbed.ran(task, &worker);
+        drop(holder);
+        testbed.runs_since(task, &worker, before);
+        let taken = expect(&testbed.scx, Kind::ThreadTaken);
+        assert_eq!((taken.thread, taken.os_cpu, taken.tseq), (task, 1, tseq.next()));
+        if testbed.state(task) != State::OnCpu {
+            let message = expect(&testbed.scx, Kind::ThreadPreempted);
+            assert_eq!((message.thread, message.info), (task, 0), "it was interrupted");
+        }
+        assert!(!testbed.scx.revoke(task));
     }
-    assert!(!testbed.scx.revoke(task).unwrap());
+}
+
+#[test]
+fn a_cpu_takes_what_was_offered_to_it_before_what_was_offered_to_its_node() {
+    let Some(testbed) = Testbed::new("order", &[1]) else { return };
+    let workers: Vec<Worker> = (0..3).map(|_| Worker::spinning()).collect();
+    let tasks: Vec<TaskId> = workers.iter().map(|worker| testbed.join(worker)).collect();
+    let holder = Holder::realtime(1);
+    let (node, own) = (Takers::Node(CpuId(0)), Takers::Cpu(CpuId(0)));
+    for (&task, takers) in tasks.iter().zip([node, node, own]) {
+        assert!(testbed.scx.offer(task, testbed.scx.thread(task).tseq, takers));
+    }
+    drop(holder);
+    let mut order = Vec::new();
+    while order.len() < 3 {
+        let taken = expect(&testbed.scx, Kind::ThreadTaken);
+        order.push(taken.thread);
+        // It makes way for the next.
+        until("the CPU is preempted", || {
+            testbed.scx.preempt(CpuId(0)) || testbed.state(taken.thread) == State::Parked
+        });
+    }
+    assert_eq!(order, [tasks[2], tasks[0], tasks[1]]);
 }

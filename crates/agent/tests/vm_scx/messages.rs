@@ -144,7 +144,7 @@ fn ticks_and_other_occupants_are_reported_if_requested() {
     let Some(testbed) = Testbed::new("ticks", &[1]) else { return };
     let worker = Worker::spinning();
     let task = testbed.join(&worker);
-    testbed.scx.set_flags(EnclaveFlags { ticks: true, cpus: true, fast_path: false });
+    testbed.scx.set_flags(EnclaveFlags { ticks: true, cpus: true });
     testbed.commit(task, 0);
     let mut fifo = Fifo::default();
     let mut await_kind = |kind: &str| {

@@ -3,7 +3,6 @@
 use super::testbed::{Holder, Testbed, Worker, until};
 use heddle_agent::Backend as _;
 use heddle_agent::model::{Phase, State};
-use heddle_agent::scx::EnclaveFlags;
 use heddle_core::{CpuId, Ns};
 
 /// What an emulated machine needs from one call to the next, and less than a test waits.
@@ -28,14 +27,14 @@ fn a_thread_latched_behind_an_occupant_waits() {
 #[test]
 fn a_thread_offered_to_occupied_cpus_waits() {
     let Some(testbed) = Testbed::with_patience("offered", &[1], Some(PATIENCE)) else { return };
-    testbed.scx.set_flags(EnclaveFlags { fast_path: true, ..EnclaveFlags::default() });
     let holder = Holder::ordinary(1);
     let worker = Worker::spinning();
     let task = testbed.join(&worker);
     until("patience ends", || {
         if testbed.state(task) == State::Parked {
             // Refused once the enclave is an orphan.
-            let _ = testbed.scx.offer(task, CpuId(0), testbed.scx.thread(task).tseq);
+            let takers = heddle_agent::Takers::Node(CpuId(0));
+            testbed.scx.offer(task, testbed.scx.thread(task).tseq, takers);
         }
         testbed.scx.enclave().phase == Phase::Orphan
     });

@@ -20,7 +20,7 @@ pub const CASE: &str = "table3";
 const WAKEUP: f64 = 1.5;
 
 /// Metric, description, and ghOSt's figure (Table 3; Skylake, 2 x 28 cores).
-pub const LINES: [(&str, &str, Option<u32>); 14] = [
+pub const LINES: [(&str, &str, Option<u32>); 16] = [
     ("delivery_local_ns", "message delivery to a local agent (asleep)", Some(725)),
     ("delivery_global_ns", "message delivery to a global agent (spins)", Some(265)),
     ("local_schedule_ns", "local schedule", Some(888)),
@@ -30,6 +30,8 @@ pub const LINES: [(&str, &str, Option<u32>); 14] = [
     ("group_agent_ns", "group of commits: agent", Some(3964)),
     ("group_target_ns", "group of commits: target CPUs", Some(1821)),
     ("group_total_ns", "group of commits: end to end", Some(5688)),
+    ("gap_commit_ns", "from a thread's sleep to the next thread: commit by a global agent", None),
+    ("gap_offer_ns", "from a thread's sleep to the next thread: offered before", None),
     ("syscall_ns", "system call", Some(72)),
     ("pthread_switch_ns", "context switch, sched_yield", Some(410)),
     (
@@ -61,10 +63,10 @@ impl Table3Options {
         self.rounds.into()
     }
 
-    /// Starts a sleeping thread. It would inherit its waker's affinity.
-    fn sleeper(&self) -> Command {
-        let cpus = vec![self.thread_cpu];
-        self.launcher.alone(&self.launcher.child(SLEEPER, &SleeperSpec { cpus }))
+    /// Starts a sleeping thread that runs for `run` each time. It would inherit its waker's affinity.
+    fn sleeper(&self, run: Ns) -> Command {
+        let spec = SleeperSpec { cpus: vec![self.thread_cpu], run_ns: run.0 };
+        self.launcher.alone(&self.launcher.child(SLEEPER, &spec))
     }
 }
 
@@ -168,7 +170,8 @@ pub fn table(rows: &[Row]) -> Option<Table> {
     );
     table.notes.push("delivery: from the time in the message to its reading. target CPU: from the end of the \
         commit to the thread's switch; end to end: from its start. rt: a thread with ordinary work runs on the \
-        CPU and is preempted. wakeup: from before the write into the pipe to after its read".into());
+        CPU and is preempted. wakeup: from before the write into the pipe to after its read. From a thread's sleep: from its message to the \
+        switch to the other one".into());
     (!table.rows.is_empty()).then_some(table)
 }
 

@@ -1,9 +1,10 @@
-//! Decisions: commits, recalls, preemptions.
+//! Decisions: commits, recalls, preemptions, offers.
 
 use std::ffi::c_int;
 
-use heddle_agent::model::{Group, Outcome, Transaction};
-use heddle_core::CpuId;
+use heddle_agent::Takers;
+use heddle_agent::model::{Group, Outcome, Seq, Transaction};
+use heddle_core::{CpuId, TaskId};
 use heddle_steer::request::{Error, ErrorKind};
 
 use super::words::RawTransaction;
@@ -12,6 +13,8 @@ use crate::error::{invalid, number_of};
 
 /// `HD_GROUP_ALL`.
 const ALL: u32 = 1;
+/// `HD_OFFER_OWN_CPU`.
+const OWN_CPU: u32 = 1;
 
 fn group(enclave: &HdEnclave, flags: u32) -> Result<Group, Error> {
     let traits = enclave.backend.traits();
@@ -101,4 +104,49 @@ pub unsafe extern "C" fn hd_enclave_preempt(enclave: *mut HdEnclave, cpu: u32) -
         Ok(c_int::from(enclave.backend.preempt(enclave.cpu_or_not(cpu)?)))
     };
     number_of(preempt())
+}
+
+fn offer(enclave: &HdEnclave, slot: u32, tseq: u64, cpu: u32, flags: u32) -> Result<bool, Error> {
+    let traits = enclave.backend.traits();
+    if !traits.offers {
+        let text = format!("the {} backend cannot offer threads to CPUs", traits.name);
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    let cpu = enclave.cpu_or_not(cpu)?;
+    let takers = match flags {
+        0 => Takers::Node(cpu),
+        OWN_CPU => Takers::Cpu(cpu),
+        _ => return Err(invalid(&format!("{flags} are no flags of hd_enclave_offer"))),
+    };
+    Ok(enclave.backend.offer(TaskId(slot), Seq(tseq), takers))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `enclave` is open.
+// SAFETY: the header declares it, and no other library has a name that begins with hd_.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hd_enclave_offer(
+    enclave: *mut HdEnclave,
+    slot: u32,
+    tseq: u64,
+    cpu: u32,
+    flags: u32,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let offered = unsafe { opened(enclave) }.and_then(|one| offer(one, slot, tseq, cpu, flags));
+    number_of(offered.map(c_int::from))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `enclave` is open.
+// SAFETY: the header declares it, and no other library has a name that begins with hd_.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hd_enclave_revoke(enclave: *mut HdEnclave, slot: u32) -> c_int {
+    // SAFETY: as the caller promises.
+    let enclave = unsafe { opened(enclave) };
+    number_of(enclave.map(|enclave| c_int::from(enclave.backend.revoke(TaskId(slot)))))
 }

@@ -4,6 +4,7 @@ mod enclave;
 mod messages;
 mod model;
 mod open;
+mod queues;
 mod words;
 
 use heddle_agent::guardian::{GuardianError, Keeper};

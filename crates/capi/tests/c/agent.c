@@ -69,6 +69,63 @@ static int decides(hd_enclave *enclave)
 	return 0;
 }
 
+/* On CPU 0 runs `first`; a thread that is offered comes next, without a commit. */
+static int offers(void)
+{
+	hd_enclave *enclave = hd_enclave_model(1);
+	struct hd_message first, second, message;
+	struct hd_txn one;
+	struct hd_cpu cpu;
+
+	CHECK(enclave && hd_enclave_attach(enclave) == 0);
+	CHECK(hd_model_spawn(enclave, 1) >= 0 && hd_model_spawn(enclave, 1) >= 0);
+	CHECK(hd_enclave_next(enclave, HD_DEFAULT_QUEUE, &first) == 1);
+	CHECK(hd_enclave_next(enclave, HD_DEFAULT_QUEUE, &second) == 1);
+	one = txn(&first, 0);
+	CHECK(hd_enclave_commit(enclave, &one, 1, 0) == 1);
+	CHECK(hd_enclave_offer(enclave, second.slot, second.tseq - 1, 0, 0) == 0);
+	CHECK(hd_enclave_offer(enclave, second.slot, second.tseq, 0, 2) == -EINVAL && says("flags"));
+	CHECK(hd_enclave_offer(enclave, second.slot, second.tseq, 7, 0) == -ENOENT && says("no CPU 7"));
+	CHECK(hd_enclave_offer(enclave, second.slot, second.tseq, 0, HD_OFFER_OWN_CPU) == 1);
+	CHECK(hd_enclave_revoke(enclave, second.slot) == 1 && hd_enclave_revoke(enclave, second.slot) == 0);
+	CHECK(hd_enclave_offer(enclave, second.slot, second.tseq, 0, 0) == 1);
+	CHECK(hd_model_block(enclave, first.slot) == 1);
+	CHECK(hd_enclave_cpu(enclave, 0, &cpu) == 0 && cpu.current == second.slot + 1);
+	CHECK(hd_enclave_next(enclave, HD_DEFAULT_QUEUE, &message) == 1 && message.kind == HD_THREAD_BLOCKED);
+	CHECK(hd_enclave_next(enclave, HD_DEFAULT_QUEUE, &message) == 1 && message.kind == HD_THREAD_TAKEN);
+	CHECK(message.slot == second.slot && message.cpu == 0);
+	CHECK(hd_enclave_revoke(enclave, second.slot) == 0);
+	hd_enclave_close(enclave);
+	return 0;
+}
+
+/* The messages of one thread go to a queue of their own. */
+static int has_queues(hd_enclave *enclave)
+{
+	struct hd_message message;
+	uint32_t queue;
+	int slot = hd_model_spawn(enclave, 0);
+
+	while (hd_enclave_next(enclave, HD_DEFAULT_QUEUE, &message) > 0)
+		;
+	CHECK(hd_enclave_queue_create(enclave, 0, NULL) == -EINVAL);
+	CHECK(hd_enclave_queue_create(enclave, 0, &queue) == 0 && queue != HD_DEFAULT_QUEUE);
+	CHECK(hd_enclave_queue_configure(enclave, queue, 1) == 0);
+	CHECK(hd_enclave_associate(enclave, (uint32_t)slot, queue) == 0);
+	CHECK(hd_model_wake(enclave, (uint32_t)slot) == 1);
+	CHECK(hd_enclave_next(enclave, HD_DEFAULT_QUEUE, &message) == 0);
+	CHECK(hd_enclave_queue_destroy(enclave, queue) == -EBUSY);
+	CHECK(hd_enclave_associate(enclave, (uint32_t)slot, HD_DEFAULT_QUEUE) == -EBUSY);
+	CHECK(hd_enclave_next(enclave, queue, &message) == 1 && message.kind == HD_THREAD_WAKEUP);
+	CHECK(hd_enclave_associate(enclave, (uint32_t)slot, HD_DEFAULT_QUEUE) == 0);
+	CHECK(hd_enclave_associate_cpu(enclave, 0, queue) == 0);
+	CHECK(hd_enclave_associate_cpu(enclave, 9, queue) == -ENOENT && says("no CPU 9"));
+	CHECK(hd_enclave_associate_cpu(enclave, 0, HD_DEFAULT_QUEUE) == 0);
+	CHECK(hd_enclave_queue_destroy(enclave, queue) == 0 && hd_enclave_queue_destroy(enclave, queue) == -ENOENT);
+	CHECK(hd_enclave_queue_configure(enclave, queue, 1) == -ENOENT);
+	return 0;
+}
+
 static int refuses(hd_enclave *enclave)
 {
 	struct hd_thread thread;
@@ -97,7 +154,7 @@ int main(void)
 	hd_enclave *enclave = hd_enclave_model(2);
 
 	CHECK(enclave && hd_enclave_attach(enclave) == 0);
-	if (decides(enclave) || refuses(enclave))
+	if (decides(enclave) || offers() || has_queues(enclave) || refuses(enclave))
 		return 1;
 	/* Returns at once, for there are messages; and at a time that is over. */
 	CHECK(hd_enclave_wait(enclave, HD_DEFAULT_QUEUE, 0) == 0);

@@ -52,6 +52,7 @@ pub fn metrics(read: &Result<Vec<Enclave>, String>, pages: &[Page]) -> Metrics {
         for (name, count) in [
             ("heddle_agent_committed_total", report.committed),
             ("heddle_agent_failed_total", report.failed),
+            ("heddle_agent_taken_total", report.taken),
             ("heddle_agent_messages_total", report.messages),
             ("heddle_agent_lost_total", report.lost),
             ("heddle_agent_preemptions_total", report.preemptions),

@@ -33,6 +33,9 @@ impl Kernel {
             State::Free | State::Blocked | State::Parked => {
                 running.is_empty() && latched.is_empty()
             }
+            State::Latched if word.is_offered() => {
+                running.is_empty() && latched.is_empty() && self.is_offered(word.enclave, thread)
+            }
             State::Latched => running.is_empty() && latched == [self.place_of(thread)],
             State::OnCpu => latched.is_empty() && running == [self.place_of(thread)],
         };

@@ -1,10 +1,10 @@
 //! A model enclave as its agents see it.
 
 use super::super::{
-    CpuWord, EnclaveWord, Group, Message, Phase, QueueId, QueueWord, ThreadWord, Transaction,
+    CpuWord, EnclaveWord, Group, Message, Phase, QueueId, QueueWord, Seq, ThreadWord, Transaction,
 };
 use super::Machine;
-use crate::{Backend, BackendError, Traits};
+use crate::{Backend, BackendError, Takers, Traits};
 use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use std::sync::PoisonError;
 
@@ -54,7 +54,14 @@ impl ModelEnclave {
 
 impl Backend for ModelEnclave {
     fn traits(&self) -> Traits {
-        Traits { name: "model", parks: true, atomic: true, groups: true, below_ordinary: true }
+        Traits {
+            name: "model",
+            parks: true,
+            atomic: true,
+            groups: true,
+            below_ordinary: true,
+            offers: true,
+        }
     }
 
     fn cpus(&self) -> &[CpuInfo] {
@@ -188,5 +195,13 @@ impl Backend for ModelEnclave {
 
     fn preempt(&self, cpu: CpuId) -> bool {
         self.machine.with(|kernel| kernel.preempt(self.id, cpu))
+    }
+
+    fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool {
+        self.machine.with(|kernel| kernel.offer(self.id, thread, tseq, takers))
+    }
+
+    fn revoke(&self, thread: TaskId) -> bool {
+        self.machine.with(|kernel| kernel.revoke(self.id, thread))
     }
 }

@@ -4,6 +4,7 @@ use super::super::ThreadWord;
 use super::super::{CpuOccupant, CpuWord, EnclaveWord, Kind, Message, Phase, QueueId, Seq, State};
 use super::queue::Queue;
 use super::{Arrival, Spec};
+use crate::Takers;
 use crate::transition::transition;
 use heddle_core::{CpuInfo, CpuSet, Ns, TaskId};
 use std::collections::BTreeSet;
@@ -59,6 +60,15 @@ pub(super) struct Enclave {
     pub spec: Spec,
     pub queue: QueueId,
     pub deadline: Ns,
+    /// Threads that CPUs may take, in the order in which they were offered.
+    pub offered: Vec<Offered>,
+}
+
+/// A thread that CPUs may take without the agent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offered {
+    pub thread: TaskId,
+    pub takers: Takers,
 }
 
 impl Kernel {
@@ -186,8 +196,12 @@ impl Kernel {
         if !word.online || word.occupant != CpuOccupant::Idle {
             return;
         }
-        let next = self.unlatch(cpu).or_else(|| self.oldest_orphan(cpu));
-        if let Some(thread) = next {
+        if let Some(thread) = self.unlatch(cpu) {
+            self.run(thread, cpu);
+        } else if let Some(thread) = self.take_offered(cpu) {
+            self.run(thread, cpu);
+            self.notify(thread, Kind::ThreadTaken, 0);
+        } else if let Some(thread) = self.oldest_orphan(cpu) {
             self.run(thread, cpu);
         }
     }

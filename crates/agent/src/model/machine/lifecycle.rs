@@ -19,7 +19,7 @@ impl Kernel {
         let deadline = self.now + spec.grace;
         self.due = self.due.min(deadline);
         let word = EnclaveWord { phase: Phase::Waiting, ..EnclaveWord::default() };
-        self.enclaves.push(Enclave { word, spec, queue, deadline });
+        self.enclaves.push(Enclave { word, spec, queue, deadline, offered: Vec::new() });
         Ok(id)
     }
 

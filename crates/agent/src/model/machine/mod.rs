@@ -32,6 +32,7 @@ mod cpu;
 mod enclave;
 mod kernel;
 mod lifecycle;
+mod offer;
 mod queue;
 mod thread;
 

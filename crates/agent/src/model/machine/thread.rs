@@ -88,6 +88,7 @@ impl Kernel {
                     self.notify(thread, Kind::ThreadBlocked, 0);
                 }
             }
+            State::Latched if self.withdraw(self.word(thread).enclave, thread) => {}
             State::Latched => drop(self.unlatch(cpu)),
             State::Blocked | State::Parked => {}
         }
@@ -117,7 +118,7 @@ impl Kernel {
         self.threads[thread.index()].affinity = cpus;
         self.notify(thread, Kind::ThreadAffinity, 0);
         let cpu = self.place_of(thread);
-        if !contains(&cpus, cpu) {
+        if !self.park_offered(thread) && !contains(&cpus, cpu) {
             self.lose_cpu(thread, cpu, word.state);
         }
         self.run_orphans(word.enclave);

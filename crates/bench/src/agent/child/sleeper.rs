@@ -11,6 +11,9 @@ use std::io::{self, Read};
 pub struct SleeperSpec {
     /// Its CPUs; empty: its parent's.
     pub cpus: Vec<u32>,
+    /// How long it runs each time, in nanoseconds.
+    #[serde(default)]
+    pub run_ns: u64,
 }
 
 /// Measures from the written time until the thread has read it. Ends with the input.
@@ -32,6 +35,9 @@ pub fn sleeper(spec: &SleeperSpec) -> io::Result<Histogram> {
                 let written = u64::from_ne_bytes(stamp);
                 if written != 0 {
                     delays.record(Ns(now.0.saturating_sub(written)));
+                }
+                while clock::now() < now + Ns(spec.run_ns) {
+                    std::hint::spin_loop();
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(delays),

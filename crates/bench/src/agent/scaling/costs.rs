@@ -16,6 +16,8 @@ pub struct Costs {
     pub transaction: Ns,
     /// From the commit to the thread's first instruction.
     pub arrival: Ns,
+    /// From one thread to the next, if its CPU need not wait for the agent.
+    pub switch: Ns,
     /// Source of the figures.
     pub source: &'static str,
 }
@@ -33,7 +35,8 @@ impl Costs {
                 group: Ns(302),
                 transaction: Ns(366),
                 arrival: Ns(1064),
-                source: "ghOSt, Table 3, lines 4, 5 and 7",
+                switch: Ns(599),
+                source: "ghOSt, Table 3, lines 4, 5, 7 and 12",
             },
             Costs {
                 name: "scx",
@@ -42,6 +45,7 @@ impl Costs {
                 group: Ns(800),
                 transaction: Ns(560),
                 arrival: Ns(1064),
+                switch: Ns(599),
                 source: "empty BPF run measured, 800 ns; 60 ns a slot measured and 500 ns assumed for the move \
                     and interrupt",
             },
@@ -53,8 +57,9 @@ impl fmt::Display for Costs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a message {}, a group {} and {} a transaction, {} until it runs ({})",
-            self.message, self.group, self.transaction, self.arrival, self.source
+            "a message {}, a group {} and {} a transaction, {} until it runs, {} for a CPU that takes a thread itself \
+             ({})",
+            self.message, self.group, self.transaction, self.arrival, self.switch, self.source
         )
     }
 }

@@ -2,9 +2,9 @@
 
 use heddle_agent::model::machine::ModelEnclave;
 use heddle_agent::model::{
-    CpuWord, EnclaveWord, Group, Message, QueueId, QueueWord, ThreadWord, Transaction,
+    CpuWord, EnclaveWord, Group, Message, QueueId, QueueWord, Seq, ThreadWord, Transaction,
 };
-use heddle_agent::{Backend, BackendError, Traits};
+use heddle_agent::{Backend, BackendError, Takers, Traits};
 use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use heddle_sys::clock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -111,5 +111,11 @@ impl Backend for Stopwatch {
     }
     fn preempt(&self, cpu: CpuId) -> bool {
         self.timed(|inner| inner.preempt(cpu))
+    }
+    fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool {
+        self.timed(|inner| inner.offer(thread, tseq, takers))
+    }
+    fn revoke(&self, thread: TaskId) -> bool {
+        self.timed(|inner| inner.revoke(thread))
     }
 }

@@ -5,6 +5,7 @@ use super::super::launch::Launcher;
 use super::super::running::Running;
 use super::super::testbed::{Sleeper, Testbed};
 use super::{Medians, Table3Options, since};
+use heddle_agent::Takers;
 use heddle_agent::guardian::Kind;
 use heddle_agent::model::{Group, Kind as MessageKind, Message, State, Transaction};
 use heddle_core::{CpuId, Ns, TaskId};
@@ -26,6 +27,7 @@ pub(super) fn measure(
     into: &mut Medians<'_>,
 ) -> io::Result<Ns> {
     local(options, kind, into)?;
+    gaps(options, kind, into)?;
     remote(options, kind, into)
 }
 
@@ -37,8 +39,8 @@ struct Subject {
 }
 
 impl Subject {
-    fn new(options: &Table3Options, kind: Kind) -> io::Result<Subject> {
-        let sleeper = Sleeper::start(options.sleeper())?;
+    fn new(options: &Table3Options, kind: Kind, run: Ns) -> io::Result<Subject> {
+        let sleeper = Sleeper::start(options.sleeper(run))?;
         let testbed = Testbed::open(kind, &[options.thread_cpu])?;
         let thread = testbed.join(sleeper.pid())?;
         let thread = *thread.first().ok_or_else(|| io::Error::other("no thread"))?;
@@ -63,6 +65,30 @@ impl Subject {
         Ok(None)
     }
 
+    /// Runs the thread of `first`, then that of `second`. Returns the time from the first one's sleep until the
+    /// second one had the CPU.
+    fn gap(&self, first: &Message, second: &Message, offers: bool) -> io::Result<Ns> {
+        let backend = self.testbed.backend();
+        let commit = |message: &Message| {
+            let mut one = [Transaction::new(message.thread, message.tid, CPU, message.tseq)];
+            backend.commit(&mut one, Group::Each);
+            match one[0].outcome.is_committed() {
+                true => Ok(()),
+                false => Err(io::Error::other(format!("a commit failed: {:?}", one[0].outcome))),
+            }
+        };
+        commit(first)?;
+        if offers && !backend.offer(second.thread, second.tseq, Takers::Cpu(CPU)) {
+            return Err(io::Error::other("an offer failed"));
+        }
+        let (asleep, _) = self.testbed.poll(first.thread, MessageKind::ThreadBlocked)?;
+        if !offers {
+            commit(second)?;
+        }
+        self.testbed.poll(second.thread, MessageKind::ThreadBlocked)?;
+        Ok(since(asleep.at, backend.thread(second.thread).on_at))
+    }
+
     /// When the thread last got its CPU.
     fn on_at(&self) -> Ns {
         self.testbed.backend().thread(self.thread).on_at
@@ -71,7 +97,7 @@ impl Subject {
 
 /// The agent sleeps on the CPU that it schedules.
 fn local(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Result<()> {
-    let mut subject = Subject::new(options, kind)?;
+    let mut subject = Subject::new(options, kind, Ns::ZERO)?;
     let queue = subject.testbed.backend().default_queue();
     subject.testbed.backend().configure_queue(queue, true).map_err(io::Error::other)?;
     heddle_sys::thread::pin(&[options.thread_cpu])?;
@@ -104,7 +130,7 @@ fn local(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Res
 
 /// The agent polls on another CPU.
 fn remote(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Result<Ns> {
-    let mut subject = Subject::new(options, kind)?;
+    let mut subject = Subject::new(options, kind, Ns::ZERO)?;
     let queue = subject.testbed.backend().default_queue();
     subject.testbed.backend().configure_queue(queue, false).map_err(io::Error::other)?;
     // Over rt a parked thread needs no agent while its CPU is idle: something else must occupy it.
@@ -136,6 +162,41 @@ fn remote(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Re
     let wakeup = sleeper.finish()?;
     into.add("wakeup_ns", &wakeup);
     Ok(wakeup.p50())
+}
+
+/// How long the first of two threads runs before it sleeps: longer than an offer takes, even on an emulated CPU.
+const RUN: Ns = Ns::from_us(500);
+
+/// How long a CPU stands still between two threads, one of which sleeps: without and with an offer of the other.
+fn gaps(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Result<()> {
+    let mut next = Sleeper::start(options.sleeper(Ns::ZERO))?;
+    let mut subject = Subject::new(options, kind, RUN)?;
+    if !subject.testbed.backend().traits().offers {
+        return Ok(());
+    }
+    let waits = *subject
+        .testbed
+        .join(next.pid())?
+        .first()
+        .ok_or_else(|| io::Error::other("no second thread"))?;
+    subject.testbed.until(waits, State::Blocked)?;
+    let queue = subject.testbed.backend().default_queue();
+    subject.testbed.backend().configure_queue(queue, false).map_err(io::Error::other)?;
+    heddle_sys::thread::pin(&[options.agent_cpu])?;
+    for (metric, offers) in [("gap_commit_ns", false), ("gap_offer_ns", true)] {
+        let mut gap = Histogram::new();
+        for _ in 0..options.samples {
+            thread::sleep(PAUSE);
+            subject.testbed.drain();
+            subject.sleeper.wake(Ns::ZERO)?;
+            let (first, _) = subject.testbed.poll(subject.thread, MessageKind::ThreadWakeup)?;
+            next.wake(Ns::ZERO)?;
+            let (second, _) = subject.testbed.poll(waits, MessageKind::ThreadWakeup)?;
+            gap.record(subject.gap(&first, &second, offers)?);
+        }
+        into.add(metric, &gap);
+    }
+    Ok(())
 }
 
 /// An ordinary hog on the CPU, which ends by itself.

@@ -80,7 +80,7 @@ fn pass(from: &mut PipeReader, to: &mut PipeWriter) -> io::Result<()> {
 
 /// This thread wakes a thread on another, idle CPU.
 fn wakeup(options: &Table3Options) -> io::Result<Histogram> {
-    let mut sleeper = Sleeper::start(options.sleeper())?;
+    let mut sleeper = Sleeper::start(options.sleeper(Ns::ZERO))?;
     heddle_sys::thread::pin(&[options.agent_cpu])?;
     sleeper.wake(Ns::ZERO)?;
     for _ in 0..options.samples {

@@ -229,13 +229,20 @@ fn share(report: &Report) -> String {
 }
 
 fn commits(report: &Report) -> String {
-    let Report { committed, failed, outcomes, preemptions, steals, adoptions, .. } = report;
+    let Report { committed, failed, taken, outcomes, preemptions, steals, adoptions, lost, .. } =
+        report;
     let reasons = outcomes.iter().filter(|(what, _)| *what != "Committed");
     let reasons: Vec<String> = reasons.map(|(what, n)| format!("{what} {n}")).collect();
     let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
-    format!(
-        "{committed}, failed {failed}{why}; {preemptions} preemptions, {steals} steals, {adoptions} rescans"
-    )
+    let mut text = format!("{committed}, failed {failed}{why}");
+    if *taken > 0 {
+        let _ = write!(text, "; {taken} threads taken by CPUs without waiting");
+    }
+    let _ = write!(text, "; {preemptions} preemptions, {steals} steals, {adoptions} rescans");
+    if *lost > 0 {
+        let _ = write!(text, "; {lost} messages lost");
+    }
+    text
 }
 
 fn table(classes: &[ClassReport]) -> Table {
