@@ -1,5 +1,5 @@
-/* The kernel's own view of executors that are sockets: how much waits, and whether a thread sleeps on it. It reads
- * kernel memory, which policies may not; so it is Heddle's, and linked to the policies that need it. */
+/* The kernel's own view of executors that are sockets: how much waits, and whether a thread waits for more, on the
+ * socket or in an epoll that holds it. It reads kernel memory, which policies may not; so it is Heddle's, and linked to the policies that need it. */
 #include "hooks.h"
 
 static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *)113;
@@ -11,10 +11,24 @@ struct layout {
 	u32 accept_queue_length;  /* struct sock: sk_ack_backlog */
 	u32 request_count;	  /* struct inet_connection_sock: icsk_accept_queue.qlen */
 	u32 wait_queue;		  /* struct sock: sk_wq */
-	u32 first_waiter;	  /* struct socket_wq: wait.head */
+	u32 waiters;		  /* struct socket_wq: wait */
+	u32 first_waiter;	  /* struct wait_queue_head: head */
 	u32 cookie;		  /* struct sock: __sk_common.skc_cookie */
 	u32 references;		  /* struct sock: __sk_common.skc_refcnt.refs.counter */
 };
+
+/* The offsets in what waits on a socket. */
+struct waits {
+	u32 list;	  /* struct wait_queue_entry: entry */
+	u32 thread;	  /* struct wait_queue_entry: private; none if not a thread waits but an epoll */
+	u32 entry;	  /* struct eppoll_entry: wait */
+	u32 queue;	  /* struct eppoll_entry: whead */
+	u32 item;	  /* struct eppoll_entry: base */
+	u32 epoll;	  /* struct epitem: ep */
+	u32 epoll_waiters; /* struct eventpoll: wq */
+};
+
+const volatile struct waits waits HD_SECTION(".hd.hd_waits_constants") = {};
 
 const volatile struct layout layout HD_SECTION(".hd.hd_layout_constants") = {};
 
@@ -93,6 +107,31 @@ __attribute__((noinline)) u32 hd_qlen(u32 k)
 	return place ? waiting(place) : ABSENT;
 }
 
+/* Returns whether a list of the kernel has a member. One that points to its own head has none. */
+HD_INLINE u32 has_member(u64 head)
+{
+	u64 first = pointer_at(head);
+
+	return first && first != head;
+}
+
+/* Returns whether the entry at `entry` of the wait queue `queue` stands for a thread that waits now. An epoll's entry
+ * is always there; a thread waits if one does in that epoll. Read without a lock: the entry may go meanwhile, and a
+ * wrong answer is the worst result. */
+HD_INLINE u32 is_waiting(u64 entry, u64 queue)
+{
+	u64 epoll = entry - waits.entry;
+
+	if (pointer_at(entry + waits.thread) || pointer_at(epoll + waits.queue) != queue)
+		return 1;
+	u64 of = pointer_at(pointer_at(epoll + waits.item) + waits.epoll);
+
+	return of && has_member(of + waits.epoll_waiters + layout.first_waiter);
+}
+
+/* The most entries of a wait queue to look at: a thread or an epoll for each thread that serves the socket. */
+#define WAITERS 4
+
 __attribute__((noinline)) u32 hd_idle(u32 k)
 {
 	u64 place = place_of(k);
@@ -100,11 +139,18 @@ __attribute__((noinline)) u32 hd_idle(u32 k)
 	if (!place || waiting(place) > 0)
 		return 0;
 	u64 queue = pointer_at((place & ~(u64)KIND) + layout.wait_queue);
-	/* A list that points to its own head is empty. */
-	u64 head = queue + layout.first_waiter;
-	u64 first = queue ? pointer_at(head) : 0;
 
-	return first && first != head;
+	if (!queue)
+		return 0;
+	queue += layout.waiters;
+	u64 head = queue + layout.first_waiter, at = pointer_at(head);
+
+	for (u32 i = 0; i < WAITERS && at && at != head; i++) {
+		if (is_waiting(at - waits.list, queue))
+			return 1;
+		at = pointer_at(at);
+	}
+	return 0;
 }
 
 /* Returns the number of sockets in the group of executor `k`; 0 if the executor has no socket any more. Not for

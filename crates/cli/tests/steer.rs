@@ -463,26 +463,6 @@ fn maps_are_listed_read_and_set_and_a_full_map_is_reported() {
 }
 
 #[test]
-fn jiq_on_an_epoll_server_prints_a_warning() {
-    let Some(room) = Room::new() else { return };
-    for (how, warned) in [("epoll", true), ("own", false)] {
-        let server = room.server("tcp", "127.0.0.1", 0, 2, how);
-        let output = room.heddle(&["steer", "attach", "--port", &server.port(), "--policy", "jiq"]);
-        assert!(output.status.success());
-        let note = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(note.contains("waits with epoll"), warned, "{note}");
-        for (policy, warned) in [("round-robin", false), ("jiq", warned)] {
-            let output =
-                room.heddle(&["steer", "replace", "--port", &server.port(), "--policy", policy]);
-            assert!(output.status.success());
-            let note = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(note.contains("waits with epoll"), warned, "replaced by {policy}: {note}");
-        }
-        room.ok(&["steer", "detach", "--port", &server.port()]);
-    }
-}
-
-#[test]
 fn unprivileged_users_see_which_privileges_are_missing() {
     let Some(room) = Room::new() else { return };
     let server = room.server("udp", "127.0.0.1", 0, 2, "own");

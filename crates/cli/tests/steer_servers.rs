@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use heddle_test_support::{Running, find_program, until};
 use room::Room;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn installed(name: &str) -> Option<PathBuf> {
@@ -152,21 +152,47 @@ fn nginx_executors_are_labelled_with_running_processes() {
     assert!(after.iter().all(|pid| stats.contains(&format!("pid {pid} "))), "{stats}");
 }
 
+/// A worker of nginx that does not go on until it is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(pid: &str) -> Stopped {
+        let pid = Pid::from_raw(pid.parse().expect("a number")).expect("a process");
+        kill_process(pid, Signal::STOP).expect("stopped");
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// Whether a process waits in epoll: `epoll_wait` has number 232 on x86-64.
+fn waits_in_epoll(pid: &str) -> bool {
+    let place = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    place.starts_with("232 ")
+}
+
 #[test]
-fn jiq_on_nginx_prints_a_warning() {
+fn jiq_sends_nothing_to_a_worker_of_nginx_that_does_not_wait() {
     let Some(room) = Room::new() else { return };
     let Some(nginx) = Nginx::start(&room, "8134", 3) else { return };
-    for command in [
-        &["steer", "attach", "--port", nginx.port, "--policy", "jiq"][..],
-        &["steer", "replace", "1", "--policy", "jiq"],
-    ] {
-        let output = room.heddle(command);
-        let note = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            output.status.success() && note.contains("waits with epoll"),
-            "{command:?}: {note}"
-        );
+    room.ok(&["steer", "attach", "--port", nginx.port, "--policy", "jiq"]);
+    let workers = named(&attachment(&room).expect("attached"));
+    let [busy, idle @ ..] = &workers[..] else { panic!("no workers: {workers:?}") };
+    assert_eq!(idle.len(), 2);
+    until("all wait", || workers.iter().all(|pid| waits_in_epoll(pid)));
+    let _stopped = Stopped::new(busy);
+    until("it is stopped", || !waits_in_epoll(busy));
+    // A request that the stopped worker got would wait forever.
+    for _ in 0..12 {
+        until("the others wait", || idle.iter().all(|pid| waits_in_epoll(pid)));
+        assert_eq!(answered(&room, nginx.port, 1), 1);
     }
+    let one = attachment(&room).expect("attached");
+    assert_eq!((&one["decisions"], &one["failed"]), (&12.into(), &0.into()), "{one}");
 }
 
 #[test]

@@ -289,20 +289,3 @@ pub fn server(sockets: &[Serving]) -> Option<u32> {
         _ => Some(first),
     }
 }
-
-/// Returns a process that waits for one of `sockets` with epoll, if there is one: the kernel's wait queue
-/// then always has an entry, and does not distinguish an idle process from a busy one. Any holder of a socket
-/// may be the one: if all workers have all sockets, as nginx's do, each waits only for its own.
-#[must_use]
-pub fn epoll_waiter(sockets: &[Serving]) -> Option<u32> {
-    let marks: Vec<String> = sockets.iter().map(|s| format!(" ino:{:x} ", s.inode)).collect();
-    let watches = |text: &str| {
-        let mut lines = text.lines().filter(|line| line.starts_with("tfd:"));
-        lines.any(|line| marks.iter().any(|mark| line.contains(mark)))
-    };
-    let holders: BTreeSet<u32> = sockets.iter().flat_map(|s| s.holders.iter().copied()).collect();
-    holders.into_iter().find(|pid| {
-        let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
-        entries.map(|e| fs::read_to_string(e.path())).any(|text| text.is_ok_and(|t| watches(&t)))
-    })
-}

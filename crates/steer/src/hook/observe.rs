@@ -15,15 +15,28 @@ const LAYOUT: &str = "hd_layout_constants";
 pub const SOCKETS: &str = "hd_sockets";
 /// The constants of `bpf/steer/hooks/socket_addresses.c`.
 const PLACE: &str = "hd_place_constants";
-const MEMBERS: [(&str, &str); 8] = [
+const MEMBERS: [(&str, &str); 9] = [
     ("sock", "sk_receive_queue.qlen"),
     ("udp_sock", "reader_queue.qlen"),
     ("sock", "sk_ack_backlog"),
     ("inet_connection_sock", "icsk_accept_queue.qlen"),
     ("sock", "sk_wq"),
-    ("socket_wq", "wait.head"),
+    ("socket_wq", "wait"),
+    ("wait_queue_head", "head"),
     ("sock", "__sk_common.skc_cookie"),
     ("sock", "__sk_common.skc_refcnt.refs.counter"),
+];
+
+/// The same for what waits on a socket.
+const WAITS: &str = "hd_waits_constants";
+const WAITS_MEMBERS: [(&str, &str); 7] = [
+    ("wait_queue_entry", "entry"),
+    ("wait_queue_entry", "private"),
+    ("eppoll_entry", "wait"),
+    ("eppoll_entry", "whead"),
+    ("eppoll_entry", "base"),
+    ("epitem", "ep"),
+    ("eventpoll", "wq"),
 ];
 
 /// The same for a socket's group.
@@ -61,7 +74,9 @@ pub(super) fn constant_map(name: &str, numbers: &[u32]) -> io::Result<Map> {
 /// # Errors
 /// If this kernel does not report them, or its layout is unknown to Heddle.
 pub(super) fn prepare(image: &Image, maps: &mut Maps) -> Result<(), LoadError> {
-    for (name, members) in [(LAYOUT, &MEMBERS[..]), (GROUP, &GROUP_MEMBERS)] {
+    for (name, members) in
+        [(LAYOUT, &MEMBERS[..]), (WAITS, &WAITS_MEMBERS), (GROUP, &GROUP_MEMBERS)]
+    {
         let is_used = image.maps.iter().any(|map| map.name == name);
         if is_used && !maps.contains_key(name) {
             let map = constants(name, members)

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::connect::open;
 use super::find::{self, Group};
-use super::live_sockets::epoll_note;
 use super::selector::Selector;
 use super::{follow, packets, policy, refused, unexpected};
 use crate::exit::Outcome;
@@ -178,9 +177,6 @@ fn attach_group(
 }
 
 fn print(attached: &[Attached], notes: &[String], json: bool, follow: bool) -> anyhow::Result<()> {
-    let warning = |one: &Attached| epoll_note(&one.attachment.policy, &one.group.sockets);
-    let warnings: Vec<String> =
-        attached.iter().filter_map(warning).chain(notes.iter().cloned()).collect();
     if json && follow {
         for one in attached {
             out::text(&format!("{}\n", follow::event("attached", as_json(one))))?;
@@ -189,12 +185,10 @@ fn print(attached: &[Attached], notes: &[String], json: bool, follow: bool) -> a
     }
     if json {
         let attachments: Vec<Value> = attached.iter().map(as_json).collect();
-        return out::json(
-            &json!({ "schema": 1, "attachments": attachments, "warnings": warnings }),
-        );
+        return out::json(&json!({ "schema": 1, "attachments": attachments, "warnings": notes }));
     }
     out::text(&text(attached, follow))?;
-    warnings.iter().for_each(|warning| eprintln!("Note: {warning}"));
+    notes.iter().for_each(|note| eprintln!("Note: {note}"));
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use heddle_steer::hook::Hook;
-use heddle_steer::process::{self, Serving, epoll_waiter, serving};
+use heddle_steer::process::{self, Serving, serving};
 use heddle_steer::request::{Attachment, Stats};
 
 /// The sockets at an attachment's address, as far as the caller may inspect processes.
@@ -28,11 +28,6 @@ impl LiveSockets {
                 && socket.address.to_string() == attachment.address
         });
         Self { sockets, is_located }
-    }
-
-    /// The sockets.
-    pub fn sockets(&self) -> &[Serving] {
-        &self.sockets
     }
 
     /// Returns how many of the sockets are not executors.
@@ -77,20 +72,6 @@ fn pid_in_label(label: &str) -> Option<u32> {
     let fd = (words.next() == Some("fd")).then(|| words.next()).flatten()?;
     let is_label = words.next().is_none() && fd.parse::<i32>().is_ok();
     pid.parse().ok().filter(|_| is_label)
-}
-
-/// A note if `policy` works less well than expected, for servers that wait with epoll.
-pub fn epoll_note(policy: &str, sockets: &[Serving]) -> Option<String> {
-    if policy != "jiq" {
-        return None;
-    }
-    epoll_waiter(sockets).map(|pid| {
-        format!(
-            "process {pid} waits with epoll, where the kernel does not show which worker is idle: jiq then uses \
-                queue lengths alone, and a worker busy with one request looks free. Workers that block in accept \
-                or recv (gunicorn's sync workers) gain the most"
-        )
-    })
 }
 
 #[cfg(test)]

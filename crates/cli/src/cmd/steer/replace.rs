@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::attachments::AttachmentSelector;
 use super::connect::open;
-use super::{live_sockets, policy, refused};
+use super::{policy, refused};
 use crate::exit::Outcome;
 use crate::out;
 
@@ -47,7 +47,7 @@ fn partly(failed: u32, done: &[Value]) -> String {
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let policy = policy::parse(&args.policy)?;
     let steering = open(args.direct)?;
-    let (mut replaced, mut notes) = (Vec::new(), Vec::new());
+    let mut replaced = Vec::new();
     for attachment in args.which.resolve(&steering)? {
         let begin = Instant::now();
         let id = attachment.id;
@@ -59,11 +59,6 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             });
         }
         let ms = begin.elapsed().as_secs_f64() * 1e3;
-        let note = live_sockets::epoll_note(
-            &policy.name,
-            live_sockets::LiveSockets::of(&attachment).sockets(),
-        );
-        notes.extend(note.filter(|note| !notes.contains(note)));
         let before = policy::display(&attachment.policy, &attachment.parameters);
         let now = policy::display(&policy.name, &policy.parameters);
         if !args.json {
@@ -75,9 +70,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         replaced.push(json!({ "id": id, "before": before, "now": now, "took_ms": ms }));
     }
     if args.json {
-        return out::json(&json!({ "schema": 1, "replaced": replaced, "warnings": notes }))
+        return out::json(&json!({ "schema": 1, "replaced": replaced, "warnings": [] }))
             .map(|()| Outcome::Done);
     }
-    notes.iter().for_each(|note| eprintln!("Note: {note}"));
     Ok(Outcome::Done)
 }
