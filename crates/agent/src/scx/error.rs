@@ -52,6 +52,12 @@ pub enum ScxError {
     /// All enclaves are in use.
     #[error("no room for another enclave; there are {0}")]
     NoRoom(usize),
+    /// The kernel's table of threads is full.
+    #[error(
+        "thread {0} cannot be managed: {most} threads are already, in all enclaves together",
+        most = crate::policy::THREADS
+    )]
+    NoSlot(u32),
     /// The name is not valid, or a CPU does not exist.
     #[error("{0}")]
     Spec(String),

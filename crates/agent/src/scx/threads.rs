@@ -47,8 +47,11 @@ impl Scx {
             if !self.try_join(tid, who).map_err(failed())? {
                 return Ok(false);
             }
-            if self.has(tid) || self.memory.without_slot() > no_slot {
+            if self.has(tid) {
                 return Ok(true);
+            }
+            if self.memory.without_slot() > no_slot {
+                return Err(ScxError::NoSlot(tid));
             }
         }
         let why = "it changes its own scheduling, or the kernel has ended the scheduler";

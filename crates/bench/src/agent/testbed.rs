@@ -75,6 +75,22 @@ impl Testbed {
     /// # Errors
     /// None came.
     pub(super) fn poll(&self, thread: TaskId, kind: MessageKind) -> io::Result<(Message, Ns)> {
+        let is_it = |message: &Message| (message.thread, message.kind) == (thread, kind);
+        self.poll_for(is_it).ok_or_else(|| self.missing(thread, kind))
+    }
+
+    /// The same, of any kind about one of `threads`.
+    ///
+    /// # Errors
+    /// None came.
+    pub(super) fn poll_of(&self, threads: &[TaskId]) -> io::Result<(Message, Ns)> {
+        self.poll_for(|message| threads.contains(&message.thread)).ok_or_else(|| {
+            let words: Vec<_> = threads.iter().map(|&one| self.backend().thread(one)).collect();
+            io::Error::other(format!("no message came of {words:?}"))
+        })
+    }
+
+    fn poll_for(&self, is_it: impl Fn(&Message) -> bool) -> Option<(Message, Ns)> {
         let begin = Instant::now();
         let backend = self.backend();
         let queue = backend.default_queue();
@@ -82,13 +98,13 @@ impl Testbed {
         loop {
             if let Some(message) = backend.next(queue) {
                 let now = backend.now();
-                if (message.thread, message.kind) == (thread, kind) {
-                    return Ok((message, now));
+                if is_it(&message) {
+                    return Some((message, now));
                 }
             }
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(1024) && begin.elapsed() > PATIENCE {
-                return Err(self.missing(thread, kind));
+                return None;
             }
         }
     }

@@ -66,8 +66,8 @@ impl Subject {
     }
 
     /// Runs the thread of `first`, then that of `second`. Returns the time from the first one's sleep until the
-    /// second one had the CPU.
-    fn gap(&self, first: &Message, second: &Message, offers: bool) -> io::Result<Ns> {
+    /// second one had the CPU; `None` if something else took the CPU meanwhile.
+    fn gap(&self, first: &Message, second: &Message, offers: bool) -> io::Result<Option<Ns>> {
         let backend = self.testbed.backend();
         let commit = |message: &Message| {
             let mut one = [Transaction::new(message.thread, message.tid, CPU, message.tseq)];
@@ -81,12 +81,26 @@ impl Subject {
         if offers && !backend.offer(second.thread, second.tseq, Takers::Cpu(CPU)) {
             return Err(io::Error::other("an offer failed"));
         }
-        let (asleep, _) = self.testbed.poll(first.thread, MessageKind::ThreadBlocked)?;
-        if !offers {
-            commit(second)?;
+        let (mut asleep, mut is_done, mut is_disturbed) = (None, false, false);
+        while asleep.is_none() || !is_done {
+            let (message, _) = self.testbed.poll_of(&[first.thread, second.thread])?;
+            match message.kind {
+                MessageKind::ThreadBlocked if message.thread == first.thread => {
+                    asleep = Some(message.at);
+                    if !offers {
+                        commit(second)?;
+                    }
+                }
+                MessageKind::ThreadBlocked => is_done = true,
+                MessageKind::ThreadPreempted => {
+                    is_disturbed = true;
+                    commit(&message)?;
+                }
+                _ => {}
+            }
         }
-        self.testbed.poll(second.thread, MessageKind::ThreadBlocked)?;
-        Ok(since(asleep.at, backend.thread(second.thread).on_at))
+        let on_at = backend.thread(second.thread).on_at;
+        Ok(asleep.filter(|_| !is_disturbed).map(|asleep| since(asleep, on_at)))
     }
 
     /// When the thread last got its CPU.
@@ -192,7 +206,9 @@ fn gaps(options: &Table3Options, kind: Kind, into: &mut Medians<'_>) -> io::Resu
             let (first, _) = subject.testbed.poll(subject.thread, MessageKind::ThreadWakeup)?;
             next.wake(Ns::ZERO)?;
             let (second, _) = subject.testbed.poll(waits, MessageKind::ThreadWakeup)?;
-            gap.record(subject.gap(&first, &second, offers)?);
+            if let Some(time) = subject.gap(&first, &second, offers)? {
+                gap.record(time);
+            }
         }
         into.add(metric, &gap);
     }
