@@ -1,5 +1,6 @@
 /* The kernel's own view of executors that are sockets: how much waits, and whether a thread waits for more, on the
- * socket or in an epoll that holds it. It reads kernel memory, which policies may not; so it is Heddle's, and linked to the policies that need it. */
+ * socket or in an epoll that holds it. It reads kernel memory, which policies may not; so it is Heddle's, and linked to
+ * the policies that need it. */
 #include "hooks.h"
 
 static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *)113;

@@ -156,11 +156,11 @@ pub trait Backend: Send + Sync {
     /// Returns false if none runs.
     fn preempt(&self, cpu: CpuId) -> bool;
 
-    /// Lets CPUs take `thread`, which is parked, without its agent: the fast path of ghOSt (section 3.2). A CPU that has
-    /// nothing else to run takes, of the threads offered to it, the one that was offered first and may run there; one
-    /// of [`Takers::Cpu`] before those of [`Takers::Node`]. The agent hears of it by
-    /// [`crate::model::Kind::ThreadTaken`]. Returns false if `tseq` is no longer the thread's sequence number, it is not
-    /// parked, or the backend cannot do this ([`Traits::offers`]).
+    /// Lets CPUs take `thread`, which is parked, without its agent: the fast path of ghOSt (section 3.2). A CPU
+    /// that has nothing else to run takes, of the threads offered to it, the one that was offered first and may
+    /// run there; one of [`Takers::Cpu`] before those of [`Takers::Node`]. The agent hears of it by
+    /// [`crate::model::Kind::ThreadTaken`]. Returns false if `tseq` is no longer the thread's sequence number, it
+    /// is not parked, or the backend cannot do this ([`Traits::offers`]).
     fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool;
     /// Parks a thread again that was offered, without a message. Returns false if a CPU has taken it, or it is not
     /// offered any more.

@@ -339,16 +339,16 @@ pub trait Policy: Sized + Send + Sync + 'static {
     fn dequeue(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue) -> Option<TaskId>;
 
     /// Removes `task`, which waits in `queue`, for `cx.cpu` to run now: another waits for what it may hold, such as a
-    /// lock, and lends it the CPU; or the CPU has taken what [`upcoming`](Policy::upcoming) had named. Returns false, as
-    /// by default, if it stays until its turn, which a policy that [publishes](Policy::PUBLISHES) never does.
+    /// lock, and lends it the CPU; or the CPU has taken what [`upcoming`](Policy::upcoming) had named. Returns false,
+    /// as by default, if it stays until its turn, which a policy that [publishes](Policy::PUBLISHES) never does.
     fn remove(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId) -> bool {
         let _ = (cx, queue, task);
         false
     }
 
     /// Names the tasks of `queue` that CPUs would get next if nothing else happened, in order, until `each` returns
-    /// false. They stay in the queue. Hooks that decide elsewhere than CPUs switch may let CPUs take them without asking,
-    /// and report it by [`remove`](Policy::remove) (ghOSt, section 3.2: the fast path). Only if
+    /// false. They stay in the queue. Hooks that decide elsewhere than CPUs switch may let CPUs take them without
+    /// asking, and report it by [`remove`](Policy::remove) (ghOSt, section 3.2: the fast path). Only if
     /// [`PUBLISHES`](Policy::PUBLISHES). In the per-CPU model only the first counts.
     fn upcoming(
         &self,

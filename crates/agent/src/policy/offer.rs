@@ -2,8 +2,8 @@
 //! them next, without asking.
 //!
 //! The threads stay in the policy's queue. At the end of each round, those offered are compared with what the policy
-//! says comes next ([`Policy::upcoming`]), one for each CPU that runs a thread. What is no longer next is taken back. When
-//! a CPU has taken one, the policy hears of it by [`Policy::remove`].
+//! says comes next ([`Policy::upcoming`]), one for each CPU that runs a thread. What is no longer next is taken back.
+//! When a CPU has taken one, the policy hears of it by [`Policy::remove`].
 
 use super::Scheduler;
 use super::thread::{KernelState, PolicyState};

@@ -145,9 +145,9 @@ fn table(options: &ScalingOptions, rows: &[Row]) -> Option<Table> {
         table.notes.push(format!("{}: {costs}", costs.name));
     }
     table.notes.push(format!(
-        "picks: threads that get a CPU, by a transaction or, with offers, because a free CPU takes the one that is next \
-         (without waiting for the agent). gap: how long a CPU stands still between two threads. decision: by the real agent with policy {}, measured here, without the model's own time; threads run \
-         {} per dispatch",
+        "picks: threads that get a CPU, by a transaction or, with offers, because a free CPU takes the one that \
+         is next (without waiting for the agent). gap: how long a CPU stands still between two threads. decision: \
+         by the real agent with policy {}, measured here, without the model's own time; threads run {} per dispatch",
         POLICY, options.work
     ));
     table.notes.push("The paper's curve on Skylake rises to some 2.4 million per second at about 20 CPUs, drops \

@@ -170,8 +170,8 @@ pub fn table(rows: &[Row]) -> Option<Table> {
     );
     table.notes.push("delivery: from the time in the message to its reading. target CPU: from the end of the \
         commit to the thread's switch; end to end: from its start. rt: a thread with ordinary work runs on the \
-        CPU and is preempted. wakeup: from before the write into the pipe to after its read. From a thread's sleep: from its message to the \
-        switch to the other one".into());
+        CPU and is preempted. wakeup: from before the write into the pipe to after its read. From a thread's sleep: \
+        from its message to the switch to the other one".into());
     (!table.rows.is_empty()).then_some(table)
 }
 
