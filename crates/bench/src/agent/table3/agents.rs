@@ -7,7 +7,7 @@ use super::super::testbed::{Sleeper, Testbed};
 use super::{Medians, Table3Options, since};
 use heddle_agent::Takers;
 use heddle_agent::guardian::Kind;
-use heddle_agent::model::{Group, Kind as MessageKind, Message, State, Transaction};
+use heddle_agent::model::{Group, Kind as MessageKind, Message, Outcome, State, Transaction};
 use heddle_core::{CpuId, Ns, TaskId};
 use heddle_metrics::Histogram;
 use heddle_sys::clock;
@@ -69,12 +69,14 @@ impl Subject {
     /// second one had the CPU; `None` if something else took the CPU meanwhile.
     fn gap(&self, first: &Message, second: &Message, offers: bool) -> io::Result<Option<Ns>> {
         let backend = self.testbed.backend();
-        let commit = |message: &Message| {
+        let commit = |message: &Message| loop {
             let mut one = [Transaction::new(message.thread, message.tid, CPU, message.tseq)];
             backend.commit(&mut one, Group::Each);
-            match one[0].outcome.is_committed() {
-                true => Ok(()),
-                false => Err(io::Error::other(format!("a commit failed: {:?}", one[0].outcome))),
+            match one[0].outcome {
+                Outcome::Committed => return Ok(()),
+                // The kernel is just moving the thread.
+                Outcome::Again => thread::yield_now(),
+                failed => return Err(io::Error::other(format!("a commit failed: {failed:?}"))),
             }
         };
         commit(first)?;
