@@ -40,7 +40,7 @@ impl Visitor for Rounds<'_> {
         let rules = rules.iter().filter_map(|rule| rule.parse::<Rule>().ok()).collect();
         let local = source.byte() & 1 == 1;
         let enclave = Hostile::new(source);
-        let classes = Classes::new(rules).with_lines(memory::lines(&enclave.take(512)));
+        let classes = Classes::new(rules).with_map(memory::lines(&enclave.take(512)));
         let settings = Settings { threads: backend::THREADS, messages: MESSAGES, seed: 1, classes };
         let mut agent = Scheduler::new(policy, &enclave, settings);
         if local {
@@ -68,7 +68,7 @@ fuzz_target!(|bytes: &[u8]| {
             for tid in [0, 1, u32::MAX, u32::from(source.byte())] {
                 assert_ne!(lines.work_of(tid, &mut hint), Some(0), "idle is no work");
             }
-            let mut classes = Classes::new(Vec::new()).with_lines(lines);
+            let mut classes = Classes::new(Vec::new()).with_map(lines);
             if let Ok(word) = ThreadWord::from_words(source.words()) {
                 let _ = classes.class_of(TaskId(source.byte().into()), &word);
             }

@@ -3,7 +3,7 @@
 //! it; the threads are a model's.
 
 use heddle_agent::Backend as _;
-use heddle_agent::classes::{Classes, Lines};
+use heddle_agent::classes::{ClassMap, Classes, Lines};
 use heddle_agent::model::ThreadWord;
 use heddle_agent::model::machine::{Machine, ModelEnclave, Spec};
 use heddle_agent::policy::{Scheduler, Settings};
@@ -41,7 +41,7 @@ impl Program {
 fn both(map: &Map, rules: &[&str]) -> (Program, Classes) {
     let rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
     let program = Program(MapView::new(map).expect("mappable"));
-    (program, Classes::new(rules).with_lines(Lines::of(map).expect("lines")))
+    (program, Classes::new(rules).with_map(Lines::of(map).expect("lines")))
 }
 
 fn word(tid: u32, weight: u32) -> ThreadWord {
@@ -127,7 +127,7 @@ impl Server {
 
     fn agent(&self, map: &Map) -> Scheduler<'_, Priority> {
         let lines = Lines::of(map).expect("lines");
-        let classes = Classes::default().with_lines(lines);
+        let classes = Classes::default().with_map(lines);
         let settings = Settings { threads: 8, classes, ..Settings::default() };
         let policy = heddle_policies::build("priority:check=100us").expect("a policy");
         let mut agent = Scheduler::new(policy, &self.enclave, settings);
@@ -208,7 +208,7 @@ fn lines_speak_only_for_the_threads_of_their_own_user() {
     }
     let lines = Lines::open(&pin.to_string_lossy());
     std::fs::remove_file(&pin).expect("ours");
-    let mut classes = Classes::default().with_lines(lines.expect("lines"));
+    let mut classes = Classes::default().with_map(lines.expect("lines"));
     let program = Program(MapView::new(&map).expect("mappable"));
     let mut command = std::process::Command::new("sleep");
     let mut own = std::os::unix::process::CommandExt::uid(command.arg("1000"), OTHER)
@@ -225,4 +225,120 @@ fn lines_speak_only_for_the_threads_of_their_own_user() {
     own.kill().expect("ours");
     own.wait().expect("ours");
     assert_eq!(found, (Class::LC, Class::BE));
+}
+
+/// An array of the user's own, as `HD_MAP(work, u32, 64)` declares it, beside the lines.
+fn own_map(kind: MapKind, key_size: u32, value_size: u32) -> Option<Map> {
+    let spec = MapSpec {
+        name: "work".into(),
+        kind,
+        key_size,
+        value_size,
+        entries: 64,
+        read_only: false,
+    };
+    match Map::create(&spec) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+        map => Some(map.expect("made")),
+    }
+}
+
+#[test]
+fn a_custom_array_gives_the_class_of_the_executor_that_the_lines_say_a_thread_serves() {
+    let (Some(lines), Some(work)) = (map(64), own_map(MapKind::Array, 4, 64)) else { return };
+    let program = Program(MapView::new(&lines).expect("mappable"));
+    let own = MapView::new(&work).expect("mappable");
+    let custom = ClassMap::of(&work, Lines::of(&lines).expect("lines")).expect("a class map");
+    let mut classes = Classes::new(vec!["7=work:3".parse().unwrap()]).with_map(custom);
+    drop(work);
+    let mut class = |tid| classes.class_of(TaskId(0), &word(tid, 100));
+    own.half(5, 0).store(SCAN, Relaxed);
+    assert_eq!(class(77), Class::LC, "no line names the thread");
+    program.bind(5, 77);
+    assert_eq!(class(77), Class::BE);
+    program.busy(5, GET);
+    assert_eq!(class(77), Class::BE, "the line's own class does not count");
+    own.half(5, 0).store(3, Relaxed);
+    assert_eq!(class(77), Class(7), "rules about work apply");
+    own.half(5, 0).store(line::IDLE, Relaxed);
+    assert_eq!(class(77), Class::LC);
+}
+
+#[test]
+fn a_custom_hash_gives_the_class_of_a_thread_without_any_lines() {
+    let Some(work) = own_map(MapKind::Hash, 4, 8) else { return };
+    let lines = map(64).expect("maps can be made");
+    let custom = ClassMap::of(&work, Lines::of(&lines).expect("lines")).expect("a class map");
+    let mut classes = Classes::default().with_map(custom);
+    let mut class = |tid| classes.class_of(TaskId(0), &word(tid, 100));
+    let set = |tid: u32, class: u64| {
+        work.update(&tid.to_ne_bytes(), &class.to_ne_bytes()).expect("there is room");
+    };
+    set(77, SCAN.into());
+    assert_eq!((class(77), class(78)), (Class::BE, Class::LC));
+    set(77, GET.into());
+    set(78, 9);
+    assert_eq!((class(77), class(78)), (Class::LC, Class(8)));
+    work.remove(&78_u32.to_ne_bytes()).expect("it is there");
+    assert_eq!(class(78), Class::LC);
+}
+
+#[test]
+fn maps_of_another_kind_are_refused() {
+    for (kind, key, value) in
+        [(MapKind::PerCpuArray, 4, 8), (MapKind::Hash, 8, 8), (MapKind::Hash, 4, 2)]
+    {
+        let Some(work) = own_map(kind, key, value) else { return };
+        let lines = Lines::of(&map(64).expect("maps can be made")).expect("lines");
+        let error = ClassMap::of(&work, lines).unwrap_err().to_string();
+        let begin = "map `work` is not a class map: it must be an array by executor or a hash by thread";
+        assert!(error.starts_with(begin), "{error}");
+    }
+    let error = ClassMap::open("4000000000:work").unwrap_err().to_string();
+    assert!(error.contains("/sys/fs/bpf/heddle/4000000000/map_hd_lines"), "{error}");
+}
+
+/// A service of one's own needs no steering: it pins a hash, and the agent is told its path.
+#[test]
+fn a_pinned_hash_is_a_class_map_of_its_owner() {
+    let Some(work) = own_map(MapKind::Hash, 4, 4) else { return };
+    let pin = std::path::PathBuf::from(format!("/sys/fs/bpf/heddle-own-{}", std::process::id()));
+    if let Err(error) = work.pin(&pin) {
+        eprintln!("skipped: no map can be pinned ({error})");
+        return;
+    }
+    let custom = ClassMap::open(&pin.to_string_lossy());
+    std::fs::remove_file(&pin).expect("ours");
+    let mut classes = Classes::default().with_map(custom.expect("a class map"));
+    work.update(&77_u32.to_ne_bytes(), &SCAN.to_ne_bytes()).expect("there is room");
+    assert_eq!(classes.class_of(TaskId(0), &word(77, 100)), Class::BE);
+}
+
+/// The policy in the kernel has marked the executor before its thread wakes: no check is needed, and no message.
+#[test]
+fn a_thread_whose_executor_is_marked_before_it_wakes_is_of_that_class_at_once() {
+    let (Some(lines), Some(work)) = (map(64), own_map(MapKind::Array, 4, 64)) else { return };
+    let server = Server::new(&lines);
+    let own = MapView::new(&work).expect("mappable");
+    let custom = ClassMap::of(&work, Lines::of(&lines).expect("lines")).expect("a class map");
+    let settings =
+        Settings { threads: 8, classes: Classes::default().with_map(custom), ..Settings::default() };
+    let policy: Priority = heddle_policies::build("priority:check=100us").expect("a policy");
+    let mut agent = Scheduler::new(policy, &server.enclave, settings);
+    agent.adopt();
+    let wake = |thread: usize, class| {
+        own.half(thread, 0).store(class, Relaxed);
+        server.machine.wake(server.threads[thread]);
+    };
+    wake(0, SCAN);
+    agent.round();
+    wake(1, SCAN);
+    agent.round();
+    assert_eq!(server.running(), Some(0), "its like waits");
+    server.machine.block(server.threads[0]);
+    agent.round();
+    assert_eq!(server.running(), Some(1));
+    wake(0, GET);
+    agent.round();
+    assert_eq!(server.running(), Some(0), "a GET takes the CPU of a SCAN");
 }

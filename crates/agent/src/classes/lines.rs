@@ -13,8 +13,8 @@ use thiserror::Error;
 const PINS: &str = "/sys/fs/bpf/heddle";
 /// Where attachments are recorded, each in a file that names its owner.
 const RECORDS: &str = "/run/heddle";
-/// The pin of an attachment's lines.
-const PIN: &str = "map_hd_lines";
+/// The map of an attachment's lines.
+const LINES: &str = "hd_lines";
 
 /// Why lines cannot be read.
 #[derive(Debug, Error)]
@@ -40,6 +40,14 @@ pub enum LinesError {
         path: PathBuf,
         /// The error.
         source: io::Error,
+    },
+    /// The map does not say what threads or executors work on.
+    #[error("map `{name}` is not a class map: {why}")]
+    Kind {
+        /// The map.
+        name: String,
+        /// What it would have to be.
+        why: &'static str,
     },
     /// The map does not hold lines.
     #[error("map `{name}` is not a class map: its values have {size} bytes, lines have 64")]
@@ -79,21 +87,22 @@ impl Lines {
     /// # Errors
     /// [`LinesError`].
     pub fn open(named: &str) -> Result<Lines, LinesError> {
-        let attachment = named.parse::<u32>().ok();
-        let path =
-            attachment.map_or_else(|| named.into(), |_| Path::new(PINS).join(named).join(PIN));
-        let map =
-            Map::open(&path).map_err(|source| LinesError::Open { path: path.clone(), source })?;
-        let (says, owner) = match attachment {
-            None => (path.clone(), std::fs::metadata(&path).map(|pin| pin.uid())),
-            Some(number) => {
-                let record = Path::new(RECORDS).join(format!("{number}.json"));
-                let owner = owner_by(&record);
-                (record, owner)
+        match named.parse() {
+            Ok(attachment) => Lines::of_attachment(attachment),
+            Err(_) => {
+                let (map, owner) = pinned(Path::new(named))?;
+                Ok(Lines { owner, ..Lines::of(&map)? })
             }
-        };
-        let owner = owner.map_err(|source| LinesError::Owner { path: says, source })?;
-        Ok(Lines { owner, ..Lines::of(&map)? })
+        }
+    }
+
+    /// Opens the lines of a steering attachment.
+    ///
+    /// # Errors
+    /// [`LinesError`].
+    pub(super) fn of_attachment(attachment: u32) -> Result<Lines, LinesError> {
+        let map = attached(attachment, LINES)?;
+        Ok(Lines { owner: owner_of(attachment)?, ..Lines::of(&map)? })
     }
 
     /// Maps the lines in `map`, whose descriptor may be closed afterwards. They count as root's.
@@ -110,14 +119,9 @@ impl Lines {
         Ok(Lines { view, owner: 0 })
     }
 
-    /// Whether the lines count for the threads of every process.
-    pub(super) fn are_roots(&self) -> bool {
-        self.owner == 0
-    }
-
-    /// Whether the lines count for the threads of process `tgid` under its present user. Takes system calls.
-    pub(super) fn speak_for(&self, tgid: u32) -> bool {
-        self.are_roots() || user_of(tgid) == Some(self.owner)
+    /// Returns the user whose threads the lines count for.
+    pub(super) fn owner(&self) -> u32 {
+        self.owner
     }
 
     /// Uses the lines in `view`, whose values must be lines. They count as root's.
@@ -133,11 +137,18 @@ impl Lines {
     /// Takes one load while the hint is right; otherwise one for each executor (at most 64).
     #[inline]
     pub fn work_of(&self, tid: u32, hint: &mut usize) -> Option<u32> {
+        let at = self.executor_of(tid, hint)?;
+        let work = self.view.half(at, line::CLASS).load(Relaxed);
+        Some(work).filter(|&work| work != line::IDLE)
+    }
+
+    /// Returns the number of the executor that thread `tid` serves, if it has a line. `hint` as above.
+    #[inline]
+    pub(super) fn executor_of(&self, tid: u32, hint: &mut usize) -> Option<usize> {
         if !self.is_of(*hint, tid) {
             *hint = (0..self.view.len().min(line::MOST)).find(|&at| self.is_of(at, tid))?;
         }
-        let work = self.view.half(*hint, line::CLASS).load(Relaxed);
-        Some(work).filter(|&work| work != line::IDLE)
+        Some(*hint)
     }
 
     fn is_of(&self, at: usize, tid: u32) -> bool {
@@ -145,19 +156,29 @@ impl Lines {
     }
 }
 
-fn owner_by(record: &Path) -> io::Result<u32> {
+/// Opens a map that is pinned at `path`; returns it with the pin's owner.
+pub(super) fn pinned(path: &Path) -> Result<(Map, u32), LinesError> {
+    let map =
+        Map::open(path).map_err(|source| LinesError::Open { path: path.into(), source })?;
+    let owner = std::fs::metadata(path).map(|pin| pin.uid());
+    Ok((map, owner.map_err(|source| LinesError::Owner { path: path.into(), source })?))
+}
+
+/// Opens the map `name` of an attachment.
+pub(super) fn attached(attachment: u32, name: &str) -> Result<Map, LinesError> {
+    let path = Path::new(PINS).join(attachment.to_string()).join(format!("map_{name}"));
+    Map::open(&path).map_err(|source| LinesError::Open { path, source })
+}
+
+/// Returns the user to whom an attachment belongs.
+fn owner_of(attachment: u32) -> Result<u32, LinesError> {
     #[derive(Deserialize)]
     struct Attachment {
         uid: u32,
     }
-    Ok(serde_json::from_slice::<Attachment>(&std::fs::read(record)?)?.uid)
-}
-
-/// Returns the real user of a process.
-fn user_of(pid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_whitespace().next()?.parse().ok()
+    let record = Path::new(RECORDS).join(format!("{attachment}.json"));
+    let read = || Ok(serde_json::from_slice::<Attachment>(&std::fs::read(&record)?)?.uid);
+    read().map_err(|source| LinesError::Owner { path: record.clone(), source })
 }
 
 impl std::fmt::Debug for Lines {

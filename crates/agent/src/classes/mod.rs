@@ -2,8 +2,8 @@
 //!
 //! A thread's class is, in this order:
 //!
-//! 1. what it works on now, if a map of executors' lines says so that belongs to the thread's user or root
-//!    ([`Lines`]; Syrup, section 5.3);
+//! 1. what it works on now, if a map says so that belongs to the thread's user or root ([`ClassMap`]: executors' lines,
+//!    or a map of the user's own; Syrup, section 5.3);
 //! 2. the class of the first [`Rule`] that its name or process fits;
 //! 3. [`Class::BE`] if its nice value is above 0, else [`Class::LC`].
 //!
@@ -12,10 +12,12 @@
 //! runs, and a late name is found after as much time again as it was missing.
 
 mod lines;
+mod map;
 mod name;
 mod rule;
 
 pub use lines::{Lines, LinesError};
+pub use map::ClassMap;
 pub use name::of_thread as name_of_thread;
 pub use rule::{Pattern, Rule, RuleError};
 
@@ -34,8 +36,8 @@ struct SlotClass {
     weight: u32,
     /// Its class by rules and nice value.
     own: Class,
-    /// Whether lines count for it: they are its user's.
-    lines_count: bool,
+    /// Whether the class map counts for it: it is its user's.
+    map_counts: bool,
     /// After how many messages to read its name and user again; never if neither matters.
     reread: u64,
     /// Where its line was last.
@@ -60,7 +62,7 @@ type Names = Box<dyn Fn(u32) -> Option<String> + Send + Sync>;
 pub struct Classes {
     rules: Vec<Rule>,
     by_name: bool,
-    lines: Option<Lines>,
+    map: Option<ClassMap>,
     names: Names,
     known: Vec<SlotClass>,
 }
@@ -83,13 +85,13 @@ impl Classes {
     #[must_use]
     pub fn new(rules: Vec<Rule>) -> Classes {
         let by_name = rules.iter().any(|rule| matches!(rule.pattern, Pattern::Name(_)));
-        Classes { rules, by_name, lines: None, names: Box::new(name::of_thread), known: Vec::new() }
+        Classes { rules, by_name, map: None, names: Box::new(name::of_thread), known: Vec::new() }
     }
 
-    /// Lets `lines` decide first, where they say anything.
+    /// Lets `map` decide first, where it says anything.
     #[must_use]
-    pub fn with_lines(mut self, lines: Lines) -> Classes {
-        self.lines = Some(lines);
+    pub fn with_map(mut self, map: impl Into<ClassMap>) -> Classes {
+        self.map = Some(map.into());
         self
     }
 
@@ -113,8 +115,8 @@ impl Classes {
             self.read_slot(slot, word);
         }
         let known = &mut self.known[slot];
-        let lines = self.lines.as_ref().filter(|_| known.lines_count);
-        let work = lines.and_then(|lines| lines.work_of(word.tid, &mut known.line));
+        let map = self.map.as_ref().filter(|_| known.map_counts);
+        let work = map.and_then(|map| map.work_of(word.tid, &mut known.line));
         work.map_or(known.own, |work| self.class_of_work(work))
     }
 
@@ -124,12 +126,12 @@ impl Classes {
             self.known.resize(slot + 1, SlotClass::default());
         }
         let (own, ThreadWord { tid, weight, tseq, .. }) = (self.own_class(word), *word);
-        let lines_count = self.lines.as_ref().is_some_and(|lines| lines.speak_for(word.tgid));
-        let by_user = self.lines.as_ref().is_some_and(|lines| !lines.are_roots());
+        let map_counts = self.map.as_ref().is_some_and(|map| map.speaks_for(word.tgid));
+        let by_user = self.map.as_ref().is_some_and(|map| !map.is_roots());
         let again = self.by_name || by_user;
         let reread = if again { tseq.0.max(1).saturating_mul(2) } else { u64::MAX };
         let line = self.known[slot].line;
-        self.known[slot] = SlotClass { tid, weight, own, lines_count, reread, line };
+        self.known[slot] = SlotClass { tid, weight, own, map_counts, reread, line };
     }
 
     /// Work is numbered from 1, classes from 0: so 1 is latency-critical unless a rule says otherwise.

@@ -36,7 +36,7 @@ pub struct Options {
     pub spin: bool,
     /// Rules by which threads are LC or BE.
     pub classes: Vec<String>,
-    /// A steering attachment whose map says what threads serve.
+    /// A steering attachment, or a map of it or at a path, that says what threads serve: `7`, `7:work`.
     pub class_map: Option<String>,
     /// How long a runnable thread may wait before its agent counts as hung; none: forever.
     pub patience: Option<Ns>,

@@ -36,7 +36,7 @@ pub struct Assignment {
     pub spin: bool,
     /// Rules by which threads are LC or BE: `be=compact*`.
     pub classes: Vec<String>,
-    /// A steering attachment whose map says what threads serve.
+    /// A steering attachment, or a map of it or at a path, that says what threads serve: `7`, `7:work`.
     pub class_map: Option<String>,
     /// Where to write the report.
     pub status: PathBuf,

@@ -4,7 +4,7 @@ use super::keeper::Backends as _;
 use super::protocol::{AgentReply, Assignment, Order, SCHEMA, line};
 use super::{Agents, Folder, KernelBackends, Kind, kernel};
 use crate::agent::{AgentMode, Control, EndReason, Options, serve};
-use crate::classes::{Classes, Lines, Rule};
+use crate::classes::{ClassMap, Classes, Rule};
 use crate::fair::{self, WatchOptions};
 use heddle_sys::processes;
 use std::io::{self, BufRead as _, Write as _};
@@ -138,7 +138,7 @@ fn classes(assignment: &Assignment) -> Result<Classes, String> {
     match &assignment.class_map {
         None => Ok(classes),
         Some(named) => {
-            Ok(classes.with_lines(Lines::open(named).map_err(|error| error.to_string())?))
+            Ok(classes.with_map(ClassMap::open(named).map_err(|error| error.to_string())?))
         }
     }
 }

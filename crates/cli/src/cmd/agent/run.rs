@@ -61,9 +61,10 @@ pub struct Enclave {
     /// rule decides, then the nice value.
     #[arg(long, value_name = "RULE")]
     class: Vec<String>,
-    /// A steering attachment, by number: what its lines say each thread is serving takes precedence over names (with
-    /// --class be=work:2).
-    #[arg(long, value_name = "ATTACHMENT")]
+    /// What says which work each thread is on, and takes precedence over names (with --class be=work:2): the lines of a
+    /// steering attachment (7), a map of its policy (7:work: an array by executor or a hash by thread), or the path
+    /// of a pinned map.
+    #[arg(long, value_name = "ID[:MAP]|PATH")]
     class_map: Option<String>,
     /// How long a runnable thread may wait for a CPU before the agent counts as hung. 0s means forever, but
     /// with scx the kernel ends the scheduler, and with it all enclaves, after a thread has waited for 30 s.
