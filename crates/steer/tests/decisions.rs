@@ -158,6 +158,26 @@ fn scan_avoid_uses_all_free_executors_and_any_if_none_is_free() {
 }
 
 #[test]
+fn classify_claims_idle_executors_and_puts_no_get_behind_a_scan() {
+    let (get, scan) = (request(GET, 1), request(SCAN, 1));
+    let mut policy = native("classify", "spared=1");
+    let mut choose = |payloads: &[&Vec<u8>]| decide(&mut policy, &mut seen(4), payloads);
+    assert_eq!(choose(&[&scan, &get, &scan]), [1, 0, 2], "the spared one gets no SCAN");
+    assert_eq!(choose(&[&get, &get, &get]), [3, 0, 0], "no idle one: behind a GET");
+    assert_eq!(choose(&[&scan, &scan, &scan, &scan]), [1, 2, 3, 1], "in turn");
+    let work = policy.map("work").expect("it has work");
+    let classes = |work: &[u64]| work.iter().map(|class| *class as u32).collect::<Vec<_>>();
+    let marked: Vec<u64> = (0..5).map(|k| work.word(k, 0).load(Relaxed)).collect();
+    assert_eq!(classes(&marked), [1, 2, 2, 1, 0], "what each is to work on");
+    work.word(2, 0).store(0, Relaxed);
+    work.word(0, 0).store(0, Relaxed);
+    let mut choose = |payloads: &[&Vec<u8>]| decide(&mut policy, &mut seen(4), payloads);
+    assert_eq!(choose(&[&scan, &get, &get]), [2, 0, 0]);
+    assert_eq!(decide(&mut native("classify", ""), &mut seen(1), &[&scan, &get]), [0, 0]);
+    assert_eq!(native("classify", "").decide(&mut input(b"H"), &mut seen(3)), Decision::Pass);
+}
+
+#[test]
 fn jsq_takes_the_shortest_queue_counting_requests_in_service() {
     let (mut policy, mut view) = (native("jsq", ""), seen(3));
     view.lengths = vec![2, 1, 3];
@@ -338,6 +358,8 @@ fn the_kernel_and_user_space_decide_alike() {
             ("sita", ""),
             ("sita", "reserved=2,type-offset=24,scan=1"),
             ("class", ""),
+            ("classify", ""),
+            ("classify", "spared=2"),
             ("key-hash", ""),
             ("key-hash", "key-offset=0,key-size=64"),
             ("token", ""),
