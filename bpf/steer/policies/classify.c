@@ -13,9 +13,25 @@ HD_MAP(work, u32, HD_MAX_EXECUTORS);
 
 static u32 next_short, next_long;
 
+/* Always 0, but any number to the verifier: it then need not follow each executor's way to the end. */
+static u32 zero;
+
+/* Returns the first idle executor from `first` on, n if there is none. */
+static u32 idle_from(u32 first, u32 n)
+{
+	for (u32 i = 0; i < HD_MAX_EXECUTORS && i < n - first; i++) {
+		u32 k = first + (zero + i) % (n - first);
+		u32 *at = hd_at(work, k);
+
+		if (at && *at == IDLE)
+			return k;
+	}
+	return n;
+}
+
 static u32 schedule(struct hd_in *in)
 {
-	u32 n = hd_executors(), spared = hd_param(spared), class, first;
+	u32 n = hd_executors(), spared = hd_param(spared), class, k, *at;
 	u8 type;
 
 	if (hd_load(in, hd_param(type_offset), &type))
@@ -23,13 +39,10 @@ static u32 schedule(struct hd_in *in)
 	if (n <= spared)
 		return next_short++ % n;
 	class = type == hd_param(scan) ? LONG : SHORT;
-	first = class == LONG ? spared : 0;
-	for (u32 k = first; k < HD_MAX_EXECUTORS && k < n; k++) {
-		u32 *at = hd_at(work, k);
-
-		/* Claimed: two CPUs never give an idle executor to two requests. */
-		if (at && *at == IDLE && __sync_val_compare_and_swap(at, IDLE, class) == IDLE)
-			return k;
-	}
+	k = idle_from(class == LONG ? spared : 0, n);
+	at = hd_at(work, k);
+	/* Claimed: two CPUs never give an idle executor to two requests. The loser goes where it would if none were idle. */
+	if (k < n && at && __sync_val_compare_and_swap(at, IDLE, class) == IDLE)
+		return k;
 	return class == LONG ? spared + next_long++ % (n - spared) : next_short++ % spared;
 }

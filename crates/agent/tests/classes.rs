@@ -229,14 +229,8 @@ fn lines_speak_only_for_the_threads_of_their_own_user() {
 
 /// An array of the user's own, as `HD_MAP(work, u32, 64)` declares it, beside the lines.
 fn own_map(kind: MapKind, key_size: u32, value_size: u32) -> Option<Map> {
-    let spec = MapSpec {
-        name: "work".into(),
-        kind,
-        key_size,
-        value_size,
-        entries: 64,
-        read_only: false,
-    };
+    let spec =
+        MapSpec { name: "work".into(), kind, key_size, value_size, entries: 64, read_only: false };
     match Map::create(&spec) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
         map => Some(map.expect("made")),
@@ -291,7 +285,8 @@ fn maps_of_another_kind_are_refused() {
         let Some(work) = own_map(kind, key, value) else { return };
         let lines = Lines::of(&map(64).expect("maps can be made")).expect("lines");
         let error = ClassMap::of(&work, lines).unwrap_err().to_string();
-        let begin = "map `work` is not a class map: it must be an array by executor or a hash by thread";
+        let begin =
+            "map `work` is not a class map: it must be an array by executor or a hash by thread";
         assert!(error.starts_with(begin), "{error}");
     }
     let error = ClassMap::open("4000000000:work").unwrap_err().to_string();
@@ -321,8 +316,11 @@ fn a_thread_whose_executor_is_marked_before_it_wakes_is_of_that_class_at_once() 
     let server = Server::new(&lines);
     let own = MapView::new(&work).expect("mappable");
     let custom = ClassMap::of(&work, Lines::of(&lines).expect("lines")).expect("a class map");
-    let settings =
-        Settings { threads: 8, classes: Classes::default().with_map(custom), ..Settings::default() };
+    let settings = Settings {
+        threads: 8,
+        classes: Classes::default().with_map(custom),
+        ..Settings::default()
+    };
     let policy: Priority = heddle_policies::build("priority:check=100us").expect("a policy");
     let mut agent = Scheduler::new(policy, &server.enclave, settings);
     agent.adopt();

@@ -3,6 +3,7 @@
 //!
 //! - [`agent`]: kernel threads under agents, and the cost of agents' operations.
 //! - [`connections`]: a server with more and more live connections.
+//! - [`cross`]: steering and an agent by the same classes: either alone, and both.
 //! - [`events`]: one event queue against the ways in which threads share epoll.
 //! - [`futures`]: async tasks on Heddle, tokio and smol: operations, memory, requests under load.
 //! - [`go`]: Go programs on the stock runtime and with Heddle's scheduler.
@@ -32,6 +33,7 @@
 
 pub mod agent;
 pub mod connections;
+pub mod cross;
 pub mod events;
 pub mod futures;
 pub mod go;

@@ -158,8 +158,7 @@ impl Lines {
 
 /// Opens a map that is pinned at `path`; returns it with the pin's owner.
 pub(super) fn pinned(path: &Path) -> Result<(Map, u32), LinesError> {
-    let map =
-        Map::open(path).map_err(|source| LinesError::Open { path: path.into(), source })?;
+    let map = Map::open(path).map_err(|source| LinesError::Open { path: path.into(), source })?;
     let owner = std::fs::metadata(path).map(|pin| pin.uid());
     Ok((map, owner.map_err(|source| LinesError::Owner { path: path.into(), source })?))
 }

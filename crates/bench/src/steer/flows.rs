@@ -10,13 +10,14 @@ use heddle_sys::epoll::{Epoll, Events, READ};
 
 use super::wire;
 use heddle_load::EpollClock;
-use heddle_load::{Answer, Arrival, Transport};
+use heddle_load::{Answer, Arrival, Op, Transport};
 
 /// As many as in Syrup's evaluation (section 5.2.1).
 pub const FLOWS: usize = 50;
 
 /// Connected sockets, one per flow; the request's key selects it.
 pub struct Flows {
+    /// Those to the server's port; behind them those to its port for SCANs, if it has one.
     sockets: Vec<UdpSocket>,
     epoll: Rc<Epoll>,
     events: Events,
@@ -31,9 +32,17 @@ impl Flows {
     /// # Errors
     /// System errors.
     pub fn connect(server: SocketAddr) -> io::Result<Flows> {
+        Flows::to(&[server])
+    }
+
+    /// Opens `FLOWS` flows to each of `ports`: SCANs go to the last, the rest to the first.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn to(ports: &[SocketAddr]) -> io::Result<Flows> {
         let epoll = Rc::new(Epoll::new()?);
         let mut sockets = Vec::new();
-        for key in 0..FLOWS {
+        for (key, &server) in ports.iter().flat_map(|port| [port; FLOWS]).enumerate() {
             let any: SocketAddr = match server {
                 SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
                 SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
@@ -47,7 +56,7 @@ impl Flows {
         Ok(Flows {
             sockets,
             epoll,
-            events: Events::with_capacity(FLOWS),
+            events: Events::with_capacity(FLOWS * ports.len()),
             ready: Vec::new(),
             sent: 0,
         })
@@ -68,7 +77,8 @@ impl Flows {
 
 impl Transport for Flows {
     fn send(&mut self, id: u64, request: &Arrival) -> io::Result<()> {
-        let flow = usize::try_from(request.key).unwrap_or(0) % self.sockets.len();
+        let first = if request.op == Op::Scan { self.sockets.len() - FLOWS } else { 0 };
+        let flow = first + usize::try_from(request.key).unwrap_or(0) % FLOWS;
         let datagram = wire::request(request.op, id);
         // The kernel answers a policy's drop with "port unreachable". The next call on the flow reports that
         // instead of sending, so it is retried.

@@ -38,7 +38,7 @@ mod server;
 mod sockets;
 mod source;
 mod system;
-mod wire;
+pub(crate) mod wire;
 
 pub use bench::SteerOptions;
 pub use demo::{DEMO_STEPS, Demo, demo};

@@ -130,6 +130,11 @@ impl Bench {
         command
     }
 
+    /// Returns any other command in the room.
+    pub fn other(&self, program: &str, arguments: &[&str]) -> Command {
+        self.in_room(program, arguments)
+    }
+
     /// Runs another command of `heddle` to its end, and returns its output.
     pub fn heddle(&self, arguments: &[&str]) -> String {
         let output = self.in_room(env!("CARGO_BIN_EXE_heddle"), arguments).output();

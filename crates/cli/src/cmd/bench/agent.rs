@@ -45,11 +45,23 @@ pub struct Args {
     child: Option<Vec<String>>,
 }
 
+/// What carries out an agent's decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Backend {
+pub(super) enum Backend {
     Auto,
     Scx,
     Rt,
+}
+
+impl Backend {
+    /// Returns the required one; none if any will do.
+    pub(super) fn wanted(self) -> Option<Kind> {
+        match self {
+            Self::Auto => None,
+            Self::Scx => Some(Kind::Scx),
+            Self::Rt => Some(Kind::Rt),
+        }
+    }
 }
 
 /// Measures and reports; as a child, generates a load.
@@ -62,12 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 
 fn options(args: &Args) -> anyhow::Result<AgentOptions> {
     let program = env::current_exe().context("cannot find the file of this program")?;
-    let wanted = match args.backend {
-        Backend::Auto => None,
-        Backend::Scx => Some(Kind::Scx),
-        Backend::Rt => Some(Kind::Rt),
-    };
-    let mut options = AgentOptions::new(program, wanted, args.extent.quick);
+    let mut options = AgentOptions::new(program, args.backend.wanted(), args.extent.quick);
     choose(&mut options.parts, &args.only);
     if !args.policies.is_empty() {
         options.set_policies(&args.policies);

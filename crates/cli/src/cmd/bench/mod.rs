@@ -6,6 +6,7 @@ use crate::exit::Outcome;
 
 mod agent;
 mod connections;
+mod cross;
 mod events;
 mod events_predicted;
 mod futures;
@@ -41,6 +42,8 @@ pub enum Bench {
     Steer(steer::Args),
     /// Agents: delay beside hogs, ghOSt's Table 3, a server beside antagonists, killed and replaced agents.
     Agent(agent::Args),
+    /// Sockets and threads together: steering and an agent by the same classes, either alone and both.
+    Cross(cross::Args),
     /// Events: one queue with a policy against the ways in which threads share epoll.
     Events(events::Args),
     /// Connections: a server with a thousand live connections and with a hundred thousand, beside tokio.
@@ -68,6 +71,7 @@ impl Bench {
             Self::Kv(args) => kv::run(args),
             Self::Steer(args) => steer::run(args),
             Self::Agent(args) => agent::run(args),
+            Self::Cross(args) => cross::run(args),
             Self::Events(args) => events::run(args),
             Self::Connections(args) => connections::run(args),
             Self::Net(args) => net::run(args),
