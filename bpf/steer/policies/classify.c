@@ -41,7 +41,7 @@ static u32 schedule(struct hd_in *in)
 	class = type == hd_param(scan) ? LONG : SHORT;
 	k = idle_from(class == LONG ? spared : 0, n);
 	at = hd_at(work, k);
-	/* Claimed: two CPUs never give an idle executor to two requests. The loser goes where it would if none were idle. */
+	/* Two CPUs never give an idle executor to two requests: the loser goes on as if none were idle. */
 	if (k < n && at && __sync_val_compare_and_swap(at, IDLE, class) == IDLE)
 		return k;
 	return class == LONG ? spared + next_long++ % (n - spared) : next_short++ % spared;

@@ -293,7 +293,7 @@ fn maps_of_another_kind_are_refused() {
     assert!(error.contains("/sys/fs/bpf/heddle/4000000000/map_hd_lines"), "{error}");
 }
 
-/// A service of one's own needs no steering: it pins a hash, and the agent is told its path.
+/// A service needs no steering for its class map: it pins a hash, and the agent is told its path.
 #[test]
 fn a_pinned_hash_is_a_class_map_of_its_owner() {
     let Some(work) = own_map(MapKind::Hash, 4, 4) else { return };

@@ -126,7 +126,8 @@ impl ClassMap {
 }
 
 /// What a map must be like.
-const WANTED: &str = "it must be an array by executor or a hash by thread (keys of 4 bytes), with values of 4 bytes or more";
+const WANTED: &str =
+    "it must be an array by executor or a hash by thread (4-byte keys), values of 4 bytes or more";
 
 /// If the kernel fails, the thread has the class that it has without a map.
 fn looked_up(works: &Map, tid: u32) -> Option<u32> {

@@ -64,6 +64,9 @@ impl Suite for CrossOptions {
                 self.executors, self.server_cpu, self.load_cpu
             ),
             format!("The agent's policy: {}.", self.policy),
+            "The column others is what other processes took of the server's CPU. SCANs are slower by it, above all \
+             under an agent over rt, to which they are ordinary threads; do not quote them then."
+                .into(),
         ];
         if self.backend == Ok(Kind::Rt) {
             said.push("The rt backend: threads with GETs are above ordinary ones.".into());

@@ -1,20 +1,20 @@
 //! `heddle bench cross`: sockets and threads together (Syrup, section 5.3, Figure 8).
 //!
 //! ```text
-//!  this process, CPU of the load          kernel                      the server: this binary (`--child`), its own CPU
+//!  this process, CPU of the load          kernel                     the server (`--child`), its own CPU
 //!  50 flows, open loop, Poisson  -->  a policy chooses the socket  -->  six threads, a socket each, that compute
 //!            ^                        and writes the class: work                    | answers, with the service time
 //!            '----------------------------------------|-------------------------------'
 //!                                                     v reads
-//!                                        an agent chooses the thread (heddle agent run --pid ... --class-map ID:work)
+//!                              an agent chooses the thread (heddle agent run --pid ... --class-map ID:work)
 //! ```
 //!
-//! Services compute for the papers' times, by the thread's own CPU time: a thread that loses its CPU has the rest of its
-//! work still to do.
+//! Services compute for the papers' times, by the thread's own CPU time: a thread that loses its CPU still has the rest
+//! of its work to do.
 //!
 //! # Invariants
 //!
-//! - **I1** Systems of a round get the same arrivals, one after the other; a ratio compares runs of one round at one load.
+//! - **I1** Systems of a round get the same arrivals, one after the other; a ratio compares runs of one round and load.
 //! - **I2** A run whose generator was late, or in which the agent gave its threads back, is kept and not quoted.
 //! - **I3** However it ends, nothing is left behind: the server ends when its standard input does, and with it its
 //!   attachment; the enclave ends with its guardian.

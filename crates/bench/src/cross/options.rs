@@ -79,7 +79,7 @@ impl CrossOptions {
         if op == Op::Scan { SCAN } else { GET }
     }
 
-    /// Requests per second that one CPU could serve if nothing but services took time.
+    /// Requests per second that a single CPU could serve if nothing but services took time.
     pub(super) fn capacity() -> f64 {
         let mix = CrossOptions::mix();
         let mean: f64 = mix.ops().map(|op| mix.share(op) * Self::service(op).as_secs_f64()).sum();

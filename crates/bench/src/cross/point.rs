@@ -13,11 +13,14 @@ use heddle_sys::scheduling::{self, Scheduling};
 use std::io;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// Warm-up.
 const WARMUP: Ns = Ns::from_ms(500);
 /// Time after which a request counts as lost.
 const TIMEOUT: Ns = Ns::from_secs(2);
+/// The unit of `/proc/stat`.
+const TICK: Ns = Ns::from_ms(10);
 /// Seed of the arrivals.
 const SEED: u64 = 1;
 
@@ -31,6 +34,8 @@ pub(super) struct Sample {
     pub(super) run: LoadRun,
     /// CPU time of the agent, in per cent of a CPU.
     pub(super) agent: Option<f64>,
+    /// What others took of the server's CPU, in per cent of it.
+    pub(super) others: f64,
     /// Why it must not be quoted, in addition to the load's own verdict.
     doubt: Option<String>,
 }
@@ -60,18 +65,34 @@ pub(super) fn measure(
             break;
         }
         let process = agent.as_ref().and_then(|_| find(&name)).and_then(|it| it.record.agent);
-        let before = process.and_then(|pid| cpu_time(pid).ok());
+        let reading = || {
+            let agent = process.and_then(|pid| cpu_time(pid).ok());
+            Ok::<_, io::Error>((agent, cpu_time(server.pid())?, busy(options.server_cpu)?))
+        };
+        let (begin, before) = (Instant::now(), reading()?);
         let run = offer(options, (round, load), &ready, stop)?;
-        let used = before.zip(process.and_then(|pid| cpu_time(pid).ok()));
-        let whole = (WARMUP + options.duration).as_secs_f64();
-        let agent_share = used.map(|(from, to)| (to - from).as_secs_f64() / whole * 100.0);
+        let (whole, after) = (begin.elapsed().as_secs_f64(), reading()?);
+        let share = |used: Ns| used.as_secs_f64() / whole * 100.0;
+        let agent_share = before.0.zip(after.0).map(|(from, to)| share(to - from));
+        let (served, used) = (after.1 - before.1, after.2 - before.2);
+        let others = share(Ns(used.0.saturating_sub(served.0)));
         let doubt = agent.as_ref().and_then(|_| given_back(&name));
-        samples.push(Sample { round, system, load, run, agent: agent_share, doubt });
+        samples.push(Sample { round, system, load, run, agent: agent_share, others, doubt });
     }
     // First the agent, which gives the threads back.
     drop(agent);
     drop(server);
     Ok(samples)
+}
+
+/// The time for which a CPU ran threads so far, interrupts left out: `user`, `nice` and `system` of `/proc/stat`.
+fn busy(cpu: u32) -> io::Result<Ns> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let name = format!("cpu{cpu} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name));
+    let fields = line.unwrap_or_default().split_whitespace().take(3);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(TICK * ticks)
 }
 
 fn server(options: &CrossOptions, system: System) -> Command {
@@ -167,13 +188,14 @@ impl Sample {
         let why = self.invalid().map_or(String::new(), |why| format!("  ! {why}"));
         let agent = self.agent.map_or(String::new(), |share| format!("  agent {share:.0} %"));
         format!(
-            "  {:10} {:>3.0} %  GET p50 {:>8}  p99 {:>8}  SCAN p50 {:>8}  p99 {:>8}{agent}{why}",
+            "  {:10} {:>3.0} %  GET p50 {:>8}  p99 {:>8}  SCAN p50 {:>8}  p99 {:>8}  others {:.0} %{agent}{why}",
             self.system.to_string(),
             self.load * 100.0,
             p(Op::Get, 50.0),
             p(Op::Get, 99.0),
             p(Op::Scan, 50.0),
             p(Op::Scan, 99.0),
+            self.others,
         )
     }
 

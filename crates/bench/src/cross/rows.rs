@@ -54,6 +54,7 @@ fn add(collect: &mut Collector, sample: &Sample) {
     let counts = sample.run.tally.counts();
     at.add(system, &case, "dropped_share", "%", run(counts.lost_share() * 100.0));
     at.add(system, &case, "late_share", "%", run(counts.late_share() * 100.0));
+    at.add(system, &case, "others_cpu_share", "%", run(sample.others));
     if let Some(share) = sample.agent {
         at.add(system, &case, "agent_cpu_share", "%", run(share));
     }
@@ -118,6 +119,7 @@ fn table(options: &CrossOptions, load: f64, rows: &[Row]) -> Option<Table> {
             cell(find("scan_p50_ns")),
             cell(find("scan_p99_ns")),
             cell(find("dropped_share")),
+            cell(find("others_cpu_share")),
             cell(find("agent_cpu_share")),
         ]);
     }
