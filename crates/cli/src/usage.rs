@@ -86,7 +86,7 @@ mod tests {
     fn wrong_usage_is_one_sentence_with_a_suggestion_and_the_help_to_read() {
         for (line, says) in [
             ("heddle docter", ["'docter'", "'doctor'", "(see heddle --help)"]),
-            ("heddle status", ["'status'", "`heddle agent status`", "(see heddle --help)"]),
+            ("heddle upgrade", ["'upgrade'", "`heddle agent upgrade`", "(see heddle --help)"]),
             ("heddle steer atach", ["'atach'", "'attach'", "(see heddle steer --help)"]),
             (
                 "heddle steer attach --prot 1",

@@ -160,6 +160,10 @@ fn each_command_has_a_manual_page() {
         ["demo", "doctor", "policies", "steer", "agent", "go", "kv", "bench", "sim", "compare"]
             .into_iter()
             .chain([
+                "apply",
+                "diff",
+                "status",
+                "remove",
                 "run",
                 "share",
                 "cc",

@@ -19,6 +19,7 @@ mod cc;
 mod compare;
 mod completions;
 mod demo;
+mod deploy;
 mod doctor;
 mod go;
 mod kv;
@@ -34,8 +35,9 @@ mod steer;
 mod top;
 mod tune;
 
-/// The commands that `heddle --help` names in its last lines instead of the list, so that it fits a screen.
-pub const UNLISTED: [&str; 7] = ["metrics", "net", "cc", "cargo", "compare", "completions", "man"];
+/// The commands that `heddle --help` names in its last lines or beside a related one, so that it fits a screen.
+pub const UNLISTED: [&str; 10] =
+    ["diff", "status", "remove", "metrics", "net", "cc", "cargo", "compare", "completions", "man"];
 
 /// The commands, in the order of `heddle --help`.
 #[derive(Subcommand)]
@@ -53,9 +55,10 @@ pub enum Command {
     /// Serve counters and histograms of all layers to Prometheus.
     #[command(hide = true)]
     Metrics(metrics::Args),
-    /// See what would help a running service; prove that it did.
+    /// See what would help a service; prove that it did. Also: tune, by trials.
     Advise(advise::Args),
     /// Keep a running service within its limit, by trials.
+    #[command(hide = true)]
     Tune(tune::Args),
     /// Choose which socket of a running server gets a request.
     #[command(subcommand, arg_required_else_help = true, after_help = steer::EXAMPLES)]
@@ -63,6 +66,17 @@ pub enum Command {
     /// Choose which thread of a program runs on which CPU.
     #[command(subcommand, arg_required_else_help = true, after_help = agent::EXAMPLES)]
     Agent(agent::Agent),
+    /// Deploy a service's policies from a file: apply, diff, status, remove.
+    Apply(deploy::apply::Args),
+    /// Compare a deployment file with what is in force.
+    #[command(hide = true)]
+    Diff(deploy::diff::Args),
+    /// Show what is in force of each deployment.
+    #[command(hide = true)]
+    Status(deploy::status::Args),
+    /// Take a deployment away.
+    #[command(hide = true)]
+    Remove(deploy::remove::Args),
     /// Run a pthread program, unmodified, on Heddle's threads.
     Run(run::Args),
     /// Let several applications use the same CPUs.
@@ -115,6 +129,10 @@ impl Command {
             Self::Tune(args) => tune::run(&args),
             Self::Steer(steer) => steer.run(),
             Self::Agent(agent) => agent.run(),
+            Self::Apply(args) => deploy::apply::run(&args),
+            Self::Diff(args) => deploy::diff::run(&args),
+            Self::Status(args) => deploy::status::run(&args),
+            Self::Remove(args) => deploy::remove::run(&args),
             Self::Run(args) => run::run(args),
             Self::Share(share) => share.run(),
             Self::Net(net) => net.run(),

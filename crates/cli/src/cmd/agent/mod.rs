@@ -12,7 +12,7 @@ mod report;
 mod run;
 mod status;
 mod stop;
-mod time;
+pub mod time;
 mod upgrade;
 
 /// The end of `heddle agent run --help`.

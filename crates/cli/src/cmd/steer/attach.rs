@@ -152,7 +152,8 @@ fn undo(steering: &Steering, attached: &[Attached]) -> anyhow::Result<()> {
     result
 }
 
-fn attach_group(
+/// Attaches to one group.
+pub fn attach_group(
     steering: &Steering,
     selector: &Selector,
     policy: &Policy,

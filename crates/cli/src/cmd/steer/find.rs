@@ -17,6 +17,7 @@ use crate::exit::Usage;
 const MAX_EXECUTORS: usize = 64;
 
 /// Sockets among which the kernel chooses: one address in one network namespace.
+#[derive(Clone, Debug)]
 pub struct Group {
     pub protocol: Protocol,
     pub address: SocketAddr,
@@ -50,7 +51,10 @@ pub fn groups(selector: &Selector) -> Result<Vec<Group>, Error> {
     let mut groups: BTreeMap<(u64, Protocol, SocketAddr), Vec<Serving>> = BTreeMap::new();
     for socket in serving(selector.pid, None)? {
         let is_here = selector.namespace.is_none_or(|namespace| namespace == socket.namespace);
-        if is_here && selector.matches((socket.protocol, socket.address)) {
+        if is_here
+            && selector.includes(&socket)
+            && selector.matches((socket.protocol, socket.address))
+        {
             let key = (socket.namespace, socket.protocol, socket.address);
             groups.entry(key).or_default().push(socket);
         }
@@ -182,6 +186,9 @@ fn obstacle(group: &Group) -> Option<Error> {
 fn not_found(selector: &Selector) -> anyhow::Error {
     let mut text = match selector.pid {
         Some(pid) => format!("process {pid} ({}) does not serve {selector}", name_of(pid)),
+        None if selector.processes.is_some() => {
+            format!("no process of the service serves {selector}")
+        }
         None => format!("no process serves {selector}"),
     };
     let on_the_port = |pid| {
@@ -191,14 +198,22 @@ fn not_found(selector: &Selector) -> anyhow::Error {
     };
     let own = match selector.pid {
         Some(_) => serving(selector.pid, None).unwrap_or_default(),
-        None => on_the_port(None),
+        None => {
+            let mut sockets = match &selector.processes {
+                Some(_) => serving(None, None).unwrap_or_default(),
+                None => on_the_port(None),
+            };
+            sockets.retain(|socket| selector.includes(socket));
+            sockets
+        }
     };
     if !own.is_empty() {
         text += &format!("; it serves {}", addresses(&own));
     } else if selector.pid.is_some() {
         text += "; it serves no port (is it the server's first process, and has it started?)";
     }
-    let others = if selector.pid.is_some() { on_the_port(None) } else { Vec::new() };
+    let is_one_server = selector.pid.is_some() || selector.processes.is_some();
+    let others = if is_one_server { on_the_port(None) } else { Vec::new() };
     if let Some(other) = others.first() {
         let (port, name) = (other.address.port(), name_of(other.pid));
         text += &format!("; port {port} is served by process {} ({name})", other.pid);

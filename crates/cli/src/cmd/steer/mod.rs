@@ -1,23 +1,23 @@
 //! `heddle steer`: policies that choose among a running server's sockets.
 
 mod advice;
-mod attach;
+pub mod attach;
 mod attachments;
 mod check;
-mod connect;
-mod detach;
-mod find;
+pub mod connect;
+pub mod detach;
+pub mod find;
 mod follow;
-mod history;
+pub mod history;
 mod live_sockets;
 mod ls;
 mod map;
 mod map_values;
-mod packets;
-mod policy;
+pub mod packets;
+pub mod policy;
 pub mod port;
 mod replace;
-mod selector;
+pub mod selector;
 mod stats;
 
 use clap::Subcommand;
@@ -69,7 +69,7 @@ impl Steer {
 }
 
 /// Converts a refusal into the error that ends the command: an invalid request is wrong usage.
-fn refused(error: Error) -> anyhow::Error {
+pub fn refused(error: Error) -> anyhow::Error {
     match error.kind {
         ErrorKind::Invalid => Usage(error.text).into(),
         _ => error.into(),

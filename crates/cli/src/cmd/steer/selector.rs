@@ -5,11 +5,12 @@
 //! protocol and address must have a match; not every combination exists, since DNS over TLS, for example, has
 //! no UDP.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use heddle_steer::process::Protocol;
+use heddle_steer::process::{Protocol, Serving};
 
 /// Where a socket is bound, or where an attachment steers.
 pub type Endpoint = (Protocol, SocketAddr);
@@ -32,6 +33,9 @@ pub struct Selector {
     /// The network namespace, by inode, once it is known.
     #[arg(skip)]
     pub namespace: Option<u64>,
+    /// The processes whose sockets are meant, if they are not those of `pid`.
+    #[arg(skip)]
+    pub processes: Option<BTreeSet<u32>>,
 }
 
 fn protocols() -> impl TypedValueParser<Value = Protocol> {
@@ -78,6 +82,11 @@ impl Selector {
 
     fn criteria(&self) -> impl Iterator<Item = Criterion> {
         [self.ports(), self.protocols(), self.addresses()].into_iter().flatten()
+    }
+
+    /// Whether one of the processes holds `socket`.
+    pub fn includes(&self, socket: &Serving) -> bool {
+        self.processes.as_ref().is_none_or(|processes| !processes.is_disjoint(&socket.holders))
     }
 
     /// Returns the first named port, protocol or address without a match in `endpoints`.
