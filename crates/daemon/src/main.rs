@@ -12,6 +12,7 @@
 
 mod closing;
 mod connection;
+mod deployments;
 mod listen;
 mod notify;
 mod options;

@@ -13,6 +13,7 @@ Examples:
   heddled --everyone --max-attachments 4    for every user of the machine, four policies each
   heddled --group heddle --interface eth0   whose members may steer packets as they come from eth0
   heddled --share /etc/heddle/share.toml    is the broker of this share of CPUs, too
+  heddled --deployments                     deploys root's files again when services restart
   heddled --evict-ns 5000 --evict-share 10  takes away what costs 5 us a decision, or a tenth of a CPU
 
 Policies stay in place when heddled ends, also by SIGKILL; it finds them again. SIGTERM and SIGINT end it.
@@ -81,6 +82,10 @@ pub struct Options {
     /// may be repeated
     #[arg(long = "share", value_name = "FILE")]
     pub shares: Vec<PathBuf>,
+    /// Deploy what root has applied (`heddle apply`) again when a service or its workers restart: run `heddle apply
+    /// --watch`, of the folder in which heddled is, in a child
+    #[arg(long)]
+    pub deployments: bool,
     /// Read a compiled policy from standard input, without any privileges, and write its content: heddled
     /// starts this itself
     #[arg(long, hide = true)]

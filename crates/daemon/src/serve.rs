@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::closing::Closing;
 use crate::connection;
+use crate::deployments;
 use crate::listen::listen;
 use crate::notify::notify;
 use crate::options::Options;
@@ -36,6 +37,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Serves until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     raise_descriptors();
+    // Before there are other threads.
+    deployments::start(options)?;
     let (stop, stop_sender) = UnixStream::pair().context("no pair of sockets")?;
     for signal in [SIGTERM, SIGINT] {
         let stop_sender = stop_sender.try_clone().context("cannot copy a descriptor")?;
