@@ -30,9 +30,9 @@ extern "C" {
 const char *hd_error(void);
 
 /* Deploys a policy: executor i is fds[i]. `policy` is a shipped one ("sita"), with parameters
- * ("sita:scan=2"), or a file ("./mine.c", compiled here by clang, or "./mine.o"). `hook` is one of those that
- * `heddle steer attach --help` lists, for example "socket-select". Returns the attachment's number; the
- * attachment ends with its sockets. */
+ * ("sita:scan=2"), or a file ("./mine.c", compiled here by clang, or "./mine.o"). `hook` is "socket-select"; the
+ * other hooks need more: hd_deploy_packets and hd_stream_open. Returns the attachment's number; the attachment
+ * ends with its sockets. */
 int hd_deploy(const char *policy, const char *hook, const int *fds, uint32_t count);
 
 /* A map of an attachment. */
@@ -47,6 +47,30 @@ struct hd_share {
 /* The same, with maps of other attachments instead of the policy's own, so that programs and hooks share
  * them. They must have the size and kind that the policy declares. */
 int hd_deploy_sharing(const char *policy, const char *hook, const int *fds, uint32_t count,
+		      const struct hd_share *shares, uint32_t share_count);
+
+/* An AF_XDP socket of executor `executor`, bound to receive queue `queue`. An executor has one for each queue. */
+struct hd_xdp_socket {
+	uint32_t executor, queue;
+	int fd;
+};
+
+/* Packets below sockets: those of the ports of the `bound` sockets (UDP, or listening TCP), as they arrive at
+ * `interface`. For "cpu-redirect", executor i is CPU cpus[i]; for "xdp-drv" and "xdp-skb", executors are AF_XDP
+ * sockets. Leave the others empty. */
+struct hd_packets {
+	const char *interface;
+	const int *bound;
+	uint32_t bound_count;
+	const uint32_t *cpus;
+	uint32_t cpu_count;
+	const struct hd_xdp_socket *sockets;
+	uint32_t socket_count;
+};
+
+/* Deploys a policy at one of these hooks. Returns the attachment's number; the attachment ends with the `bound`
+ * sockets. hd_replace and hd_detach (with -1) are for it, too. */
+int hd_deploy_packets(const char *policy, const char *hook, const struct hd_packets *packets,
 		      const struct hd_share *shares, uint32_t share_count);
 
 /* Replaces the policy of an attachment. No input is lost meanwhile; maps of the same name and shape stay. */
@@ -91,6 +115,35 @@ int hd_map_update(const hd_map *map, const void *key, const void *value);
 /* Maps the values of an array into this process's memory: value i is at offset `stride` * i. The policy and
  * other programs use them concurrently: use atomics. Valid until hd_map_close. */
 void *hd_map_mmap(const hd_map *map);
+
+/* Requests in TCP streams to workers (the hook "stream"; experimental, docs/steering/streams.md). It takes
+ * CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, ends with the process, and heddled has no part in it. */
+typedef struct hd_stream hd_stream;
+
+/* How requests are framed. All numbers are bytes. */
+struct hd_framing {
+	uint32_t length_offset, length_size; /* where a message has its length: 1, 2, 4 or 8 bytes */
+	uint32_t little_endian;		     /* 0: the length is in network order */
+	uint32_t counts_header;		     /* 0: it counts what follows the header */
+	uint32_t header;		     /* everything before the payload */
+	int32_t tag;			     /* where the connection's cookie is written into it; -1: nowhere */
+	uint32_t most;			     /* the longest message; 0: 64 KiB */
+};
+
+/* Loads the policy. Nothing is scheduled until there are workers and connections. */
+hd_stream *hd_stream_open(const char *policy, const struct hd_framing *framing);
+
+/* Adds a worker and returns its index. Its requests are read from *fd, which the caller closes. */
+int hd_stream_worker(hd_stream *stream, int *fd);
+
+/* Schedules the requests of a TCP connection from now on; *cookie (which may be NULL) is what tags carry. */
+int hd_stream_connection(hd_stream *stream, int fd, uint64_t *cookie);
+
+/* Replaces the policy. A request meets the old one or the new one. */
+int hd_stream_replace(hd_stream *stream, const char *policy);
+
+/* Ends it: requests stay with their connections. No thread may use it any more. NULL is ignored. */
+void hd_stream_close(hd_stream *stream);
 
 #ifdef __cplusplus
 }

@@ -18,7 +18,8 @@ pub struct Share {
     map: *const HdMap,
 }
 
-fn to_c(number: u32) -> Result<c_int, Error> {
+/// Converts a number to C's.
+pub fn to_c(number: u32) -> Result<c_int, Error> {
     c_int::try_from(number).map_err(|_| invalid("the number is too large for a C int"))
 }
 
@@ -63,22 +64,42 @@ pub unsafe extern "C" fn hd_deploy_sharing(
     number_of(given.and_then(|(policy, hook, fds, shares)| deploy(policy, hook, fds, shares)))
 }
 
-fn deploy(policy: &str, hook: &str, fds: &[c_int], shares: &[Share]) -> Result<c_int, Error> {
-    let hook = Hook::from_name(hook).ok_or_else(|| {
+/// Returns the hook called `name`.
+pub fn hook_of(name: &str) -> Result<Hook, Error> {
+    Hook::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Hook::ALL.iter().map(|hook| hook.name()).collect();
-        invalid(&format!("no hook `{hook}`; there are: {}", names.join(", ")))
-    })?;
-    let mut deployment = Deployment::new(policy_of(policy)?, hook);
-    for fd in fds {
-        deployment = deployment.executor(format!("pid {} fd {fd}", std::process::id()), copy(*fd)?);
-    }
+        invalid(&format!("no hook `{name}`; there are: {}", names.join(", ")))
+    })
+}
+
+/// Returns the deployment with these maps instead of the policy's own.
+pub fn sharing(mut deployment: Deployment, shares: &[Share]) -> Result<Deployment, Error> {
     for share in shares {
-        // SAFETY: the caller of `hd_deploy_sharing` promised names and open maps.
+        // SAFETY: the caller of the C function promised names and open maps.
         let (name, map) = unsafe { (text(share.name, "a map's name")?, share.map.as_ref()) };
         let map = map.ok_or_else(|| invalid("a map is NULL"))?;
         deployment = deployment.share(name, map.descriptor()?);
     }
-    to_c(steering()?.attach(deployment)?.id)
+    Ok(deployment)
+}
+
+fn deploy(policy: &str, hook: &str, fds: &[c_int], shares: &[Share]) -> Result<c_int, Error> {
+    let hook = hook_of(hook)?;
+    match hook {
+        Hook::CpuRedirect | Hook::XdpDrv | Hook::XdpSkb => {
+            return Err(invalid(&format!(
+                "{hook} is for hd_deploy_packets, which takes an interface"
+            )));
+        }
+        Hook::Stream => return Err(invalid("stream is for hd_stream_open, which takes a framing")),
+        // The engine says what there is instead of xdp-offload.
+        Hook::SocketSelect | Hook::XdpOffload => {}
+    }
+    let mut deployment = Deployment::new(policy_of(policy)?, hook);
+    for fd in fds {
+        deployment = deployment.executor(format!("pid {} fd {fd}", std::process::id()), copy(*fd)?);
+    }
+    to_c(steering()?.attach(sharing(deployment, shares)?)?.id)
 }
 
 /// See the header.

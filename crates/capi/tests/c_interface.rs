@@ -11,8 +11,10 @@ use std::io::{BufRead as _, BufReader};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use heddle_netns::{FAR4, NEAR, NEAR4, Pair};
 use heddle_steer::engine::State;
 
 fn is_ours(name: &str) -> bool {
@@ -88,6 +90,64 @@ fn a_program_in_c_deploys_and_shares_and_speaks_for_its_executors() {
     link(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/api.c"), &program);
     let said = run(Command::new(&program).arg(&policy).env("HEDDLE_DIRECT", "1"));
     assert_eq!(said, "fine\n");
+}
+
+/// Sends a datagram each time until the program prints a line that begins with `expected`.
+fn until_line(net: &Pair, port: u16, lines: &Receiver<String>, expected: &str) -> String {
+    let client = net.far.run(|| UdpSocket::bind((FAR4, 0))).expect("a client");
+    loop {
+        match lines.recv_timeout(Duration::from_millis(20)) {
+            Ok(line) if line.starts_with(expected) => return line,
+            Ok(line) => panic!("{line} instead of {expected}"),
+            Err(RecvTimeoutError::Disconnected) => panic!("it ended before {expected}"),
+            Err(RecvTimeoutError::Timeout) if port == 0 => {}
+            Err(RecvTimeoutError::Timeout) => {
+                client.send_to(b"x", (NEAR4, port)).expect("sent");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_in_c_deploys_below_sockets() {
+    if !able() {
+        return;
+    }
+    if let Some(why) = heddle_netns::missing_privilege() {
+        eprintln!("SKIPPED: {why}");
+        return;
+    }
+    let net = Pair::new(1).expect("a network");
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("packets");
+    link(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/packets.c"), &program);
+    // Not `ip netns exec`: pins of an attachment are in the same file system as those of the other tests.
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net={}", net.near.path().display())).arg(&program);
+    command.args([NEAR, &NEAR4.to_string()]).env("HEDDLE_DIRECT", "1").stdout(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    let out = BufReader::new(running.child().stdout.take().expect("piped"));
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        // The test may have ended.
+        out.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok());
+    });
+    let line = until_line(&net, 0, &lines, "cpus ");
+    let port = line.split(' ').nth(1).and_then(|port| port.parse().ok()).expect("a port");
+    until_line(&net, port, &lines, "frames");
+    until_line(&net, port, &lines, "fine");
+    assert_eq!(running.exit_code(), 0);
+}
+
+#[test]
+fn a_program_in_c_schedules_requests_in_streams() {
+    if !able() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("stream");
+    link(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/stream.c"), &program);
+    assert_eq!(run(&mut Command::new(&program)), "fine\n");
 }
 
 #[test]
