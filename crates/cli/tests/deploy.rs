@@ -14,7 +14,7 @@ use heddle_test_support::{Running, TempDir, temp_dir, until, workspace_root};
 use room::{Room, Server};
 use serde_json::Value;
 
-const NOBODY: &str = "65534";
+const OTHER_USER: &str = "65534";
 
 /// A room and a folder for deployment files.
 struct Setup {
@@ -518,25 +518,79 @@ fn wrong_files_are_refused_with_line_key_and_advice() {
     assert!(setup.policies().is_empty());
 }
 
-/// `heddle` as user `nobody`, with a folder of its own for records.
-fn as_nobody(setup: &Setup, own: &Path, arguments: &[&str]) -> Command {
+/// `heddle` as the other user, with a folder of its own for records.
+fn as_user(setup: &Setup, own: &Path, arguments: &[&str]) -> Command {
     // Where an unprivileged user can start it.
     let heddle = own.join("command");
     if !heddle.exists() {
         fs::copy(env!("CARGO_BIN_EXE_heddle"), &heddle).expect("copied");
     }
     let heddle = heddle.to_str().expect("a path");
-    let (user, group) = (format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"));
+    let (user, group) = (format!("--reuid={OTHER_USER}"), format!("--regid={OTHER_USER}"));
     let all = [&[&*user, &group, "--clear-groups", heddle], arguments].concat();
     let mut command = setup.room.command("setpriv", &all);
     command.env("XDG_RUNTIME_DIR", own);
     command
 }
 
-fn folder_of_nobody(setup: &Setup) -> PathBuf {
+/// A server of the other user.
+fn server_of_user(room: &Room, port: u16) -> Server {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/steer/server.py");
+    let variable = format!("SERVER_UID={OTHER_USER}");
+    let program = ["env", &variable, "python3", script];
+    room.server_by(&program, "udp", "127.0.0.1", port, 3, "own")
+}
+
+#[test]
+fn another_users_server_is_not_taken_for_the_service() {
+    let Some(setup) = Setup::new() else { return };
+    let room = &setup.room;
+    let Some(mut daemon) = heddled(&setup, &[]) else { return };
+    let server = setup.server(8181);
+    // Without [service] it is found by its port; so is the second one, by its key.
+    let file = setup.file(&steer(8181, "round-robin"));
+    room.ok(&["apply", &file]);
+    let other = setup.folder.path().join("port.toml");
+    let second = setup.server(8182);
+    fs::write(&other, format!("[service]\nport = 8182\n{}", steer(8182, "hash"))).expect("written");
+    room.ok(&["apply", other.to_str().expect("text")]);
+    server.end();
+    second.end();
+    until("the attachments have ended", || setup.policies().is_empty());
+
+    let foreign = [server_of_user(room, 8181), server_of_user(room, 8182)];
+    let shown = room.heddle(&["status"]);
+    assert_eq!(shown.status.code(), Some(1));
+    let shown = text(&shown);
+    assert!(!shown.contains(": active:") && shown.matches(": absent").count() >= 2, "{shown}");
+    // The watch has looked at least once when it has deployed something else.
+    let third = setup.folder.path().join("third.toml");
+    let server = setup.server(8183);
+    fs::write(&third, steer(8183, "jiq")).expect("written");
+    room.ok(&["apply", third.to_str().expect("text")]);
+    server.end();
+    let server = setup.server(8183);
+    until("the third is deployed again", || room.heddle(&["status", "third"]).status.success());
+    let policies: Vec<String> = setup.policies().into_iter().map(|(_, policy)| policy).collect();
+    assert_eq!(policies, ["jiq"], "and nothing for the servers of another user");
+    foreign.into_iter().for_each(Server::end);
+
+    // The service's own user.
+    let service = setup.server(8181);
+    until("it is deployed again", || room.heddle(&["status", "kv"]).status.success());
+    room.ok(&["remove", "kv"]);
+    room.ok(&["remove", "port"]);
+    room.ok(&["remove", "third"]);
+    service.end();
+    server.end();
+    daemon.child().kill().expect("killed");
+    daemon.wait();
+}
+
+fn folder_of_user(setup: &Setup) -> PathBuf {
     let own = setup.folder.path().join("run");
     fs::create_dir(&own).expect("a folder");
-    let user = Some(NOBODY.parse().expect("a number"));
+    let user = Some(OTHER_USER.parse().expect("a number"));
     std::os::unix::fs::chown(&own, user, user).expect("given away");
     own
 }
@@ -547,10 +601,10 @@ fn users_deploy_for_their_own_processes_and_root_watches_only_its_own() {
     let room = &setup.room;
     fs::set_permissions(setup.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .expect("open");
-    let own = folder_of_nobody(&setup);
+    let own = folder_of_user(&setup);
     let file = setup.file(&steer(8161, "round-robin"));
     let refused = |arguments: &[&str]| {
-        let output = as_nobody(&setup, &own, arguments).output().expect("setpriv");
+        let output = as_user(&setup, &own, arguments).output().expect("setpriv");
         assert_eq!(output.status.code(), Some(1), "{}", text(&output));
         text(&output)
     };
@@ -569,15 +623,10 @@ fn users_deploy_for_their_own_processes_and_root_watches_only_its_own() {
     assert!(refused(&["apply", &agent]).contains("[agent] takes root"));
 
     // The user's own server, within the user's rights and quotas. Root's watch has nothing to do with it.
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/steer/server.py");
-    let variable = format!("SERVER_UID={NOBODY}");
-    let start = || {
-        let program = ["env", &variable, "python3", script];
-        room.server_by(&program, "udp", "127.0.0.1", 8161, 3, "own")
-    };
+    let start = || server_of_user(room, 8161);
     let server = start();
     setup.file(&steer(8161, "round-robin"));
-    let done = as_nobody(&setup, &own, &["apply", &file]).output().expect("setpriv");
+    let done = as_user(&setup, &own, &["apply", &file]).output().expect("setpriv");
     assert!(
         done.status.success() && text(&done).contains("heddle apply --watch"),
         "{}",
@@ -588,13 +637,13 @@ fn users_deploy_for_their_own_processes_and_root_watches_only_its_own() {
     server.end();
     let server = start();
     // The user's own watch deploys again.
-    let _watch = Running::start_logged(&mut as_nobody(&setup, &own, &["apply", "--watch"]));
+    let _watch = Running::start_logged(&mut as_user(&setup, &own, &["apply", "--watch"]));
     until("it is deployed again", || {
-        let shown = as_nobody(&setup, &own, &["status"]).output().expect("setpriv");
+        let shown = as_user(&setup, &own, &["status"]).output().expect("setpriv");
         shown.status.success() && text(&shown).contains("3 of 3 executors")
     });
     assert_eq!(counts(&setup, &server), [4, 4, 4]);
-    let done = as_nobody(&setup, &own, &["remove", "kv"]).output().expect("setpriv");
+    let done = as_user(&setup, &own, &["remove", "kv"]).output().expect("setpriv");
     assert!(done.status.success(), "{}", text(&done));
     assert!(setup.policies().is_empty());
     server.end();

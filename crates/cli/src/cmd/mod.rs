@@ -55,7 +55,7 @@ pub enum Command {
     /// Serve counters and histograms of all layers to Prometheus.
     #[command(hide = true)]
     Metrics(metrics::Args),
-    /// See what would help a service; prove that it did. Also: tune, by trials.
+    /// See what would help a service, and prove it. Also: tune, by trials.
     Advise(advise::Args),
     /// Keep a running service within its limit, by trials.
     #[command(hide = true)]

@@ -1,5 +1,7 @@
 //! Carrying out a plan: all of it, or nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use heddle_steer::client::Steering;
 use heddle_steer::process::server;
 use heddle_steer::request::Policy;
@@ -17,7 +19,7 @@ use crate::cmd::steer::{attach, detach, packets};
 /// How to undo a step.
 enum Undo {
     Detach(u32),
-    Attach { section: SteerSection, record: AttachmentRecord },
+    Attach { section: Box<SteerSection>, record: AttachmentRecord },
     Replace { id: u32, old: Policy },
     StopAgent,
     StartAgent,
@@ -56,10 +58,14 @@ impl<'a> Executor<'a> {
         Self { steering, records, wanted, old, processes, record, undo: Vec::new() }
     }
 
-    /// Carries out all steps. If one fails, undoes the earlier ones; the error says what could not be undone.
-    pub fn all(&mut self, plan: &Plan) -> anyhow::Result<()> {
+    /// Carries out all steps. If one fails, or `stop` is set, undoes the earlier ones; the error says what could not
+    /// be undone. Returns whether all were carried out.
+    pub fn all(&mut self, plan: &Plan, stop: &AtomicBool) -> anyhow::Result<bool> {
         self.records.write(&self.record)?;
         for step in &plan.steps {
+            if stop.load(Ordering::Relaxed) {
+                return self.undo().map(|()| false);
+            }
             let done = self.step(step).and_then(|()| self.records.write(&self.record));
             if let Err(error) = done {
                 let error = error.context(format!(
@@ -74,7 +80,7 @@ impl<'a> Executor<'a> {
                 });
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Carries out one step.
@@ -155,7 +161,7 @@ impl<'a> Executor<'a> {
         let at = self.record.attachments.iter().position(|one| one.id == id);
         let record = at.map(|at| self.record.attachments.remove(at));
         if let (Some(section), Some(record)) = (restore.cloned(), record) {
-            self.undo.push(Undo::Attach { section, record });
+            self.undo.push(Undo::Attach { section: section.into(), record });
         }
         Ok(())
     }
@@ -179,8 +185,8 @@ impl<'a> Executor<'a> {
             [id] => Ok(id),
             [] => anyhow::bail!("`{section}`, the section of `class-map`, has no attachment"),
             _ => anyhow::bail!(
-                "`{section}`, the section of `class-map`, has several attachments, and an agent reads one: give the section \
-                    one port, one protocol and one `address`"
+                "`{section}`, the section of `class-map`, has several attachments, and an agent reads one: give \
+                    the section one port, one protocol and one `address`"
             ),
         }
     }

@@ -1,6 +1,7 @@
 //! `heddle apply`: makes what is in force equal to a file.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,7 @@ use super::{Comparison, show, usage, watch};
 use crate::cmd::agent::time;
 use crate::cmd::steer::connect::open;
 use crate::exit::Outcome;
-use crate::out;
+use crate::{interrupt, out};
 
 /// Options of `heddle apply`.
 #[derive(clap::Args)]
@@ -81,7 +82,11 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         let steering = open(args.direct)?;
         match args.dry_run {
             true => return dry_run(args, &records, &wanted, &steering),
-            false => apply(args, &records, &wanted, &steering)?,
+            false => {
+                if !apply(args, &records, &wanted, &steering)? {
+                    return Ok(Outcome::Interrupted);
+                }
+            }
         }
     }
     match args.watch {
@@ -139,13 +144,15 @@ fn compare_when_ready(
     records: &Records,
     wanted: &DeploymentFile,
     steering: &Steering,
+    stop: &AtomicBool,
 ) -> anyhow::Result<(RecordsLock, Comparison)> {
     let wait = args.wait.map_or(Duration::ZERO, |wait| Duration::from_nanos(wait.0));
     let begin = Instant::now();
     loop {
         let lock = records.lock()?;
         let comparison = Comparison::of(steering, records, wanted)?;
-        if comparison.plan.absent.is_empty() || begin.elapsed() >= wait {
+        let is_over = stop.load(Ordering::Relaxed) || begin.elapsed() >= wait;
+        if comparison.plan.absent.is_empty() || is_over {
             return Ok((lock, comparison));
         }
         drop(lock);
@@ -153,13 +160,18 @@ fn compare_when_ready(
     }
 }
 
+/// Applies the file. Returns whether that was not interrupted.
 fn apply(
     args: &Args,
     records: &Records,
     wanted: &DeploymentFile,
     steering: &Steering,
-) -> anyhow::Result<()> {
-    let (_lock, comparison) = compare_when_ready(args, records, wanted, steering)?;
+) -> anyhow::Result<bool> {
+    let stop = interrupt::flag()?;
+    let (_lock, comparison) = compare_when_ready(args, records, wanted, steering, &stop)?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(false);
+    }
     let Comparison { record, old, current, plan } = comparison;
     refuse_absent(&plan.absent, wanted)?;
     let processes = current.processes.as_ref().map_err(usage)?;
@@ -168,9 +180,10 @@ fn apply(
     let started = starting(wanted, record, &current);
     let mut executor =
         Executor::new(steering, records, wanted, old.as_ref(), processes, started, &plan);
-    if let Err(error) = executor.all(&plan) {
+    let done = executor.all(&plan, &stop);
+    if !matches!(done, Ok(true)) {
         restore(records, before, executor.record)?;
-        return Err(error);
+        return done;
     }
     let mut record = executor.record;
     record.service = wanted.service.identity(processes);
@@ -183,7 +196,7 @@ fn apply(
         shown["took_ms"] = json!(begin.elapsed().as_secs_f64() * 1e3);
         shown["attachments"] = json!(record.attachments);
         shown["enclave"] = json!(record.agent.map(|agent| agent.enclave));
-        return out::json(&shown);
+        return out::json(&shown).map(|()| true);
     }
     out::text(&show::text(&plan, wanted, args.explain))?;
     current.notes.iter().for_each(|note| eprintln!("Note: {note}"));
@@ -204,7 +217,7 @@ fn apply(
             "If the service restarts, apply it again; or let it be watched: {who}.\n"
         ))?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Returns the record to start from: of the text before, if there is one.

@@ -157,7 +157,7 @@ fn service(top: &Table<'_>) -> Result<Service, FileError> {
     let cgroup = table.text("cgroup", "a cgroup's path, in quotes")?;
     let command = table.text("command", "a program's name, in quotes, such as \"nginx\"")?;
     let pid = table.get("pid", |value| number(value, i32::MAX.cast_unsigned()))?;
-    let port = table.get("port", |value| port(value))?;
+    let port = table.get("port", port)?;
     let protocol = table.get("protocol", protocol)?;
     if let (None, Some(one)) = (&port, &protocol) {
         return Err(table.wrong(one.line, "protocol", "is for `port`, which is not given"));
@@ -372,4 +372,94 @@ fn check_rule(key: &str, rule: &str) -> Result<(), String> {
     let rule = if key == "be" { format!("be={rule}") } else { rule.to_owned() };
     let parsed = rule.parse::<heddle_agent::classes::Rule>();
     parsed.map(drop).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<DeploymentFile, String> {
+        DeploymentFile::parse(Path::new("/a/kv.toml"), text.into(), &PolicySource::Files)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_becomes_the_options_of_the_commands() {
+        let file = parse(
+            "[service]\nport = 80\nprotocol = \"tcp\"\n\
+            [[steer]]\nport = [53, 853]\nprotocol = [\"udp\", \"tcp\"]\naddress = \"::1\"\npolicy = \"sita:scan=2\"\n\
+            [[steer]]\nport = 80\npolicy = \"hash\"\nhook = \"cpu-redirect\"\ninterface = \"eth0\"\ncpus = \"2-3\"\n\
+            [agent]\npolicy = \"fifo\"\ncpus = \"2-3,5\"\nspin = true\nbe = [\"a*\", \"b*\"]\nrestarts = 0\n\
+            class-map = \"steer-1\"\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (file.name.as_str(), &file.service),
+            ("kv", &Service::Port(80, Some(Protocol::Tcp)))
+        );
+        let [first, second] = &file.steer[..] else { panic!("two sections") };
+        assert_eq!(first.selector.to_string(), "udp or tcp port 53 or 853 at ::1");
+        assert_eq!(
+            (first.name.as_str(), first.line, first.hook()),
+            ("steer-1", 4, Hook::SocketSelect)
+        );
+        assert_eq!(second.packets.as_ref().unwrap().cpus, [2, 3]);
+        assert_eq!(second.hook(), Hook::CpuRedirect);
+        let agent = file.agent.unwrap();
+        assert_eq!(
+            agent.options,
+            ["--cpus", "2-3,5", "--restarts", "0", "--be", "a*", "--be", "b*", "--spin"]
+        );
+        assert_eq!(agent.class_map.as_deref(), Some("steer-1"));
+    }
+
+    #[test]
+    fn a_stored_policy_needs_no_file() {
+        let text = "[[steer]]\nname = \"a\"\nport = 1\npolicy = \"./gone.c\"\n";
+        let policy = Policy { name: "gone".into(), parameters: Vec::new(), object: Some(vec![1]) };
+        let stored = BTreeMap::from([("a".to_owned(), policy.clone())]);
+        let from = PolicySource::Stored(&stored);
+        let file = DeploymentFile::parse(Path::new("/a/kv.toml"), text.into(), &from).unwrap();
+        assert_eq!(file.policies(), stored);
+        assert!(parse(text).unwrap_err().starts_with("/a/kv.toml:4: [[steer]] `policy`: "));
+    }
+
+    #[test]
+    fn names_are_those_of_enclaves() {
+        let steer = "[[steer]]\nport = 1\npolicy = \"hash\"\n";
+        let named = |name: &str| parse(&format!("name = \"{name}\"\n{steer}"));
+        assert_eq!(named("lc-2").unwrap().name, "lc-2");
+        for wrong in ["-a", "a/b", "../a", "a.b", &"a".repeat(33)] {
+            let error = named(wrong).unwrap_err();
+            assert!(error.contains("kv.toml:1: ") && error.contains("not a valid name"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_twice_or_in_vain_is_refused() {
+        let steer = "[[steer]]\nname = \"a\"\nport = 1\npolicy = \"hash\"\n";
+        for (text, says) in [
+            (format!("{steer}{steer}"), ":5: two [[steer]] tables are called `a`"),
+            (format!("[service]\n{steer}"), ":1: [service] is empty"),
+            (
+                format!("[service]\nunit = \"a\"\nprotocol = \"udp\"\n{steer}"),
+                ":3: [service] `protocol`",
+            ),
+            ("steer = 1\n".to_owned(), ":1: `steer`: expected tables"),
+            ("service = 1\n".to_owned(), ":1: `service`: expected a table"),
+            (format!("{steer}[agent]\n"), ":5: [agent] has no `policy`"),
+            (
+                format!("{steer}[agent]\npolicy = \"fifo\"\nspin = 1\n"),
+                ":7: [agent] `spin`: expected true or false",
+            ),
+            (format!("{steer}[agent]\npolicy = \"fifo\"\ngrace = \"1\"\n"), "not a duration"),
+            (
+                format!("{steer}[agent]\npolicy = \"fifo\"\nbackend = \"cfs\"\n"),
+                "one of auto, scx, fair, rt",
+            ),
+        ] {
+            let error = parse(&text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
 }

@@ -224,7 +224,7 @@ impl<'a> Planner<'a> {
         let id = attachment.id;
         if let Some(owner) = self.current.owners.get(&id) {
             bail!(
-                "{}:{}: `{}`: attachment {id} at {} belongs to deployment `{owner}`: remove that one first (`heddle \
+                "{}:{}: `{}`: attachment {id} at {} belongs to deployment `{owner}`: remove it first (`heddle \
                     remove {owner}`), or leave these sockets to it",
                 self.wanted.path.display(),
                 section.line,
@@ -371,8 +371,8 @@ impl<'a> Planner<'a> {
         };
         if !self.record.is_some_and(|record| is_ours(record, self.current)) {
             bail!(
-                "{}:{}: [agent]: there is an enclave `{name}` that this deployment did not start: end it (`heddle agent \
-                    stop {name}`), or give the deployment another `name`",
+                "{}:{}: [agent]: there is an enclave `{name}` that this deployment did not start: end it (`heddle \
+                    agent stop {name}`), or give the deployment another `name`",
                 self.wanted.path.display(),
                 agent.line
             );
@@ -472,3 +472,7 @@ fn detach_text(attachment: &Attachment, target: &str) -> String {
 fn stop_text(name: &str) -> String {
     format!("stop enclave `{name}`")
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

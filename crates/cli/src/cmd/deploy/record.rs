@@ -220,3 +220,66 @@ impl Records {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn record(name: &str) -> Record {
+        Record {
+            schema: 1,
+            name: name.into(),
+            file: format!("/a/{name}.toml").into(),
+            text: String::new(),
+            policies: BTreeMap::new(),
+            service: ServiceIdentity::default(),
+            complete: true,
+            since_ms: 1,
+            attachments: Vec::new(),
+            agent: None,
+            problems: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_listed_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::at(&folder.path().join("deployments"));
+        assert_eq!(records.list().unwrap(), [], "there is no folder yet");
+        assert!(!records.is_watched());
+        let _lock = records.lock().unwrap();
+        for name in ["b", "a"] {
+            records.write(&record(name)).unwrap();
+        }
+        assert_eq!(records.read("a").unwrap(), Some(record("a")));
+        assert_eq!(records.list().unwrap(), [record("a"), record("b")]);
+        records.remove("a").unwrap();
+        records.remove("a").unwrap();
+        assert_eq!(records.list().unwrap(), [record("b")]);
+    }
+
+    #[test]
+    fn only_one_process_watches() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::at(folder.path());
+        let watch = records.try_watch_lock().unwrap();
+        assert!(watch.is_some() && records.is_watched());
+        assert!(records.try_watch_lock().unwrap().is_none());
+        drop(watch);
+        assert!(!records.is_watched());
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::at(folder.path());
+        drop(records.lock().unwrap());
+        records.write(&record("a")).unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(records.lock().is_err());
+        let error = records.read("a").unwrap_err().to_string();
+        assert!(error.contains("may be written by others"), "{error}");
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::file::DeploymentFile;
-use super::plan::Plan;
+use super::plan::{Plan, Step};
 
 /// What each sign means, for `--explain`.
 const SIGNS: &str = "\
@@ -41,7 +41,10 @@ pub fn text(plan: &Plan, wanted: &DeploymentFile, explain: bool) -> String {
 
 /// Returns a plan as JSON.
 pub fn json(plan: &Plan, wanted: &DeploymentFile, notes: &[String]) -> Value {
-    let step = |step: &super::plan::Step| json!({ "sign": step.sign(), "section": step.section, "what": step.what, "why": step.why });
+    let step = |step: &Step| {
+        let Step { section, what, why, .. } = step;
+        json!({ "sign": step.sign(), "section": section, "what": what, "why": why })
+    };
     let absent = |(section, why): &(String, String)| json!({ "section": section, "why": why });
     json!({
         "schema": 1,
