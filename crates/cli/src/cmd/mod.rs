@@ -36,8 +36,19 @@ mod top;
 mod tune;
 
 /// The commands that `heddle --help` names in its last lines or beside a related one, so that it fits a screen.
-pub const UNLISTED: [&str; 10] =
-    ["diff", "status", "remove", "metrics", "net", "cc", "cargo", "compare", "completions", "man"];
+pub const UNLISTED: [&str; 11] = [
+    "diff",
+    "status",
+    "remove",
+    "tune",
+    "metrics",
+    "net",
+    "cc",
+    "cargo",
+    "compare",
+    "completions",
+    "man",
+];
 
 /// The commands, in the order of `heddle --help`.
 #[derive(Subcommand)]
