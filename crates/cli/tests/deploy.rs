@@ -189,6 +189,53 @@ fn a_failure_undoes_the_steps_before_it() {
 }
 
 #[test]
+fn packets_of_a_port_go_to_cpus_beside_a_policy_for_its_sockets() {
+    let Some(setup) = Setup::new() else { return };
+    let room = &setup.room;
+    for words in [
+        "link add hd0 type veth peer name hd1",
+        "addr add 10.79.0.1/24 dev hd0",
+        "link set hd0 up",
+        "link set hd1 up",
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        assert!(room.command("ip", &words).status().expect("ip").success(), "{words:?}");
+    }
+    let server = room.server("udp", "10.79.0.1", 8191, 3, "own");
+    let with = |policy: &str, cpus: &str| {
+        format!(
+            "{}[[steer]]\nname = \"packets\"\nport = 8191\nprotocol = \"udp\"\nhook = \"cpu-redirect\"\n\
+                interface = \"hd0\"\npolicy = \"{policy}\"\ncpus = \"{cpus}\"\n",
+            steer(8191, "round-robin")
+        )
+    };
+    let file = setup.file(&with("hash", "0"));
+    let done = room.ok(&["apply", &file]);
+    assert!(done.contains("+ packets: attach hash, which chooses among 1 CPUs"), "{done}");
+    let first = setup.policies();
+    assert_eq!(first.len(), 2);
+    assert!(text(&room.heddle(&["diff", &file])).is_empty());
+    assert!(room.ok(&["status", "kv"]).contains("packets (cpu-redirect): active: hash"));
+
+    // Another policy is replaced; other CPUs take another attachment.
+    setup.file(&with("round-robin", "0"));
+    room.ok(&["apply", &file]);
+    assert_eq!(setup.policies()[1], (first[1].0, "round-robin".into()));
+    setup.file(&with("round-robin", "0,0"));
+    let done = room.ok(&["apply", &file]);
+    assert!(
+        done.contains("- packets: detach round-robin") && done.contains("among 2 CPUs"),
+        "{done}"
+    );
+    let last = setup.policies();
+    assert_eq!((last.len(), last[0].0), (2, first[0].0));
+    assert_ne!(last[1].0, first[1].0);
+    room.ok(&["remove", "kv"]);
+    assert!(setup.policies().is_empty());
+    server.end();
+}
+
+#[test]
 fn sockets_of_others_and_of_other_deployments_are_left_alone() {
     let Some(setup) = Setup::new() else { return };
     let room = &setup.room;
