@@ -97,7 +97,10 @@ fn the_simulated_machine_has_a_point_for_each_number_of_cpus() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let rows = rows(&output);
     let points = rows.iter().filter(|row| row["metric"] == "transactions");
-    assert_eq!(points.count(), 4, "two curves, two numbers of CPUs");
+    assert_eq!(points.count(), 8, "two curves, with and without offers, two numbers of CPUs");
+    let offers = find(&rows, "ghost, offers", "scaling", "taken").unwrap();
+    assert!(offers["value"].as_f64().unwrap() > 50.0, "{offers}");
+    assert_eq!(find(&rows, "ghost", "scaling", "taken").unwrap()["value"], 0.0);
     let rate = |cpus: f64| {
         let same = |row: &&serde_json::Value| {
             row["metric"] == "transactions" && row["system"] == "ghost" && row["load"] == cpus
