@@ -132,7 +132,7 @@ fn a_policy_that_does_not_compile_is_refused_with_the_compilers_message() {
     let text = error.to_string();
     assert!(matches!(error, NativeError::Compile(_)) && text.contains("wrong.c:1"), "{text}");
     let error = NativePolicy::shipped("sitar", "").map(drop).unwrap_err().to_string();
-    assert!(error.starts_with("no policy `sitar`; there are: class, hash,"), "{error}");
+    assert!(error.starts_with("no policy `sitar`; there are: class, classify, hash,"), "{error}");
     let error = NativePolicy::shipped("hash", "x=1").map(drop).unwrap_err().to_string();
     assert_eq!(error, "no parameter `x`; there are: none");
 }

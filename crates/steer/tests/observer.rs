@@ -95,7 +95,12 @@ fn a_policy_sees_nothing_of_a_closed_socket() {
     // Its memory may hold anything now, and the policy's map was not updated.
     let others = group(64, "127.0.0.1:0");
     bench::ask(&others, 64);
-    assert_eq!(observer.seen(), [2, ABSENT, 0, 0]);
+    // Another test that lists this process's files may hold it for a moment: then it is as empty as it was.
+    until("it is gone", || {
+        let [_, length, _, idle] = observer.seen();
+        assert!([0, ABSENT].contains(&length) && idle == 0, "{length} {idle}");
+        length == ABSENT
+    });
 }
 
 /// A thread that waits for `socket` until it is dropped.
