@@ -154,11 +154,13 @@ int main(void)
 	hd_enclave *enclave = hd_enclave_model(2);
 
 	CHECK(enclave && hd_enclave_attach(enclave) == 0);
-	if (decides(enclave) || offers() || has_queues(enclave) || refuses(enclave))
+	if (decides(enclave) || offers() || refuses(enclave))
 		return 1;
 	/* Returns at once, for there are messages; and at a time that is over. */
 	CHECK(hd_enclave_wait(enclave, HD_DEFAULT_QUEUE, 0) == 0);
 	CHECK(hd_enclave_detach(enclave) == 0 && hd_enclave_attach(enclave) == 0);
+	if (has_queues(enclave))
+		return 1;
 	hd_enclave_close(enclave);
 	puts("fine");
 	return 0;
