@@ -38,10 +38,12 @@ impl Visitor for Rounds<'_> {
         const MESSAGES: usize = 32;
         let (rules, mut source) = (["be=work:7", "lc=pid:9"], self.0);
         let rules = rules.iter().filter_map(|rule| rule.parse::<Rule>().ok()).collect();
-        let local = source.byte() & 1 == 1;
+        let mode = source.byte();
+        let (local, fast_path) = (mode & 1 == 1, mode & 2 == 0);
         let enclave = Hostile::new(source);
         let classes = Classes::new(rules).with_map(memory::lines(&enclave.take(512)));
-        let settings = Settings { threads: backend::THREADS, messages: MESSAGES, seed: 1, classes };
+        let settings =
+            Settings { threads: backend::THREADS, messages: MESSAGES, seed: 1, classes, fast_path };
         let mut agent = Scheduler::new(policy, &enclave, settings);
         if local {
             agent.set_queues(&[0, 1, 2, 3].map(QueueId));

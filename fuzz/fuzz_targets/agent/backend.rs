@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use heddle_agent::model::{
-    CpuWord, EnclaveWord, FromWords, Group, Message, Outcome, QueueId, QueueWord, ThreadWord,
+    CpuWord, EnclaveWord, FromWords, Group, Message, Outcome, QueueId, QueueWord, Seq, ThreadWord,
     Transaction,
 };
-use heddle_agent::{Backend, BackendError, Traits};
+use heddle_agent::{Backend, BackendError, Takers, Traits};
 use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
 
 pub const CPUS: usize = 4;
@@ -90,7 +90,14 @@ impl Hostile {
 
 impl Backend for Hostile {
     fn traits(&self) -> Traits {
-        Traits { name: "hostile", parks: true, atomic: true, groups: true, below_ordinary: true }
+        Traits {
+            name: "hostile",
+            parks: true,
+            atomic: true,
+            groups: true,
+            below_ordinary: true,
+            offers: true,
+        }
     }
     fn cpus(&self) -> &[CpuInfo] {
         &self.cpus
@@ -172,5 +179,14 @@ impl Backend for Hostile {
     }
     fn preempt(&self, _: CpuId) -> bool {
         self.byte() & 1 == 1
+    }
+    fn offer(&self, thread: TaskId, _: Seq, takers: Takers) -> bool {
+        let (Takers::Node(cpu) | Takers::Cpu(cpu)) = takers;
+        assert!(cpu.index() < CPUS && thread.index() < THREADS, "{thread} {cpu:?}");
+        self.byte() & 1 == 0
+    }
+    fn revoke(&self, thread: TaskId) -> bool {
+        assert!(thread.index() < THREADS, "{thread}");
+        self.byte() & 1 == 0
     }
 }
