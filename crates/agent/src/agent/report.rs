@@ -202,18 +202,7 @@ impl From<&Delays> for Delay {
 
 impl AgentInfo {
     fn report(&self, snapshot: &Snapshot, spent: &[Spent], backend: &dyn Backend) -> Report {
-        let Counts {
-            messages,
-            lost,
-            taken,
-            rounds,
-            groups,
-            preemptions,
-            steals,
-            deferred,
-            adoptions,
-            ..
-        } = snapshot.tally.counts;
+        let counts = &snapshot.tally.counts;
         let enclave = backend.enclave();
         let spins = self.mode == AgentMode::Central { spin: true };
         Report {
@@ -225,18 +214,18 @@ impl AgentInfo {
             threads: enclave.threads,
             cpus: backend.cpus().iter().map(|cpu| cpu.os_id).collect(),
             waiting: snapshot.waiting.clone(),
-            outcomes: outcomes(&snapshot.tally.counts),
-            committed: snapshot.tally.counts.committed(),
-            failed: snapshot.tally.counts.failed(),
-            taken,
-            messages,
-            lost,
-            rounds,
-            groups,
-            preemptions,
-            steals,
-            deferred,
-            adoptions,
+            outcomes: outcomes(counts),
+            committed: counts.committed(),
+            failed: counts.failed(),
+            taken: counts.taken,
+            messages: counts.messages,
+            lost: counts.lost,
+            rounds: counts.rounds,
+            groups: counts.groups,
+            preemptions: counts.preemptions,
+            steals: counts.steals,
+            deferred: counts.deferred,
+            adoptions: counts.adoptions,
             agents_cpu_ns: (!spins).then(|| spent.iter().map(|spent| spent.cpu().0).sum()),
             share_limit: if spins { 100 } else { SHARE },
             pauses: spent.iter().map(Spent::pauses).sum(),

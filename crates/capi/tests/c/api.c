@@ -12,14 +12,9 @@
 
 #include <heddle.h>
 
+#include "check.h"
+
 #define N 3
-#define CHECK(what)                                                                               \
-	do {                                                                                      \
-		if (!(what)) {                                                                    \
-			printf("line %d: %s: %s\n", __LINE__, #what, hd_error());                 \
-			exit(1);                                                                  \
-		}                                                                                 \
-	} while (0)
 
 static struct sockaddr_in at = {.sin_family = AF_INET};
 

@@ -15,15 +15,10 @@
 
 #include <heddle.h>
 
+#include "check.h"
+
 #define FRAMES 64
 #define SIZE 2048
-#define CHECK(what)                                                                               \
-	do {                                                                                      \
-		if (!(what)) {                                                                    \
-			printf("line %d: %s: %s (%s)\n", __LINE__, #what, hd_error(), strerror(errno)); \
-			exit(1);                                                                  \
-		}                                                                                 \
-	} while (0)
 
 static int xdp_socket(const char *interface)
 {

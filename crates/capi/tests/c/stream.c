@@ -11,13 +11,7 @@
 
 #include <heddle.h>
 
-#define CHECK(what)                                                                               \
-	do {                                                                                      \
-		if (!(what)) {                                                                    \
-			printf("line %d: %s: %s\n", __LINE__, #what, hd_error());                 \
-			exit(1);                                                                  \
-		}                                                                                 \
-	} while (0)
+#include "check.h"
 
 /* [length: 4][cookie: 8][payload: 4] */
 struct message {
