@@ -36,6 +36,9 @@ pub(super) struct Losses {
 /// How much longer runs with losses are: a request whose retransmission takes 200 ms counts if it is answered in time.
 const LONGER: u64 = 2;
 
+/// The least duration of a run with losses: a packet that is lost twice stops a stream for 600 ms.
+const LONG: Ns = Ns::from_ms(2_000);
+
 /// A pair of namespaces, and what runs in them.
 pub(super) struct Testbed<'a> {
     pub(super) pair: Pair,
@@ -92,8 +95,7 @@ impl<'a> Testbed<'a> {
         let client = Client {
             target: (NEAR4, port).into(),
             server: server.pid(),
-            duration: self.options.duration.0
-                * if setting.losses == Losses::default() { 1 } else { LONGER },
+            duration: self.duration(setting.losses).0,
             load: setting.load,
         };
         let job = self.job(self.options.cpus.load, setting.client, None, Role::Client(client));
@@ -102,6 +104,11 @@ impl<'a> Testbed<'a> {
             .result("the client", &self.pair.far, &job)
             .map_err(|error| io::Error::new(error.kind(), format!("{error}{}", server.said())))?;
         Ok(Measured { by_kernel: received(&self.pair.near)? - before, ..measured })
+    }
+
+    fn duration(&self, losses: Losses) -> Ns {
+        let duration = self.options.duration;
+        if losses == Losses::default() { duration } else { LONG.max(Ns(duration.0 * LONGER)) }
     }
 
     /// Starts a server. Returns it with its port.
