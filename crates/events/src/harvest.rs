@@ -135,7 +135,7 @@ impl WorkerState {
 
     /// A descriptor became ready.
     pub fn on_ready(&mut self, inner: &Inner, key: WatchKey, ready: u32) {
-        let WatchKey { id, is_keeper } = key;
+        let WatchKey { id, keeping } = key;
         let slot = inner.dispatch.table.slot(id.index);
         if slot.state.generation() != id.generation {
             return;
@@ -145,10 +145,13 @@ impl WorkerState {
             self.room = 0;
             return inner.pump(id, self.port.number, &self.rng);
         }
+        if keeping.is_some_and(|keeping| !slot.is_kept_by(keeping)) {
+            return;
+        }
         if self.kind.has_choice {
             ask_origin(slot);
         }
-        let kept_by = if is_keeper { None } else { Some(slot.keeper.load(Relaxed)) };
+        let kept_by = if keeping.is_some() { None } else { Some(slot.keeper.load(Relaxed)) };
         self.event_ready(inner, id, slot, ready, kept_by);
         if let Some((id, slot)) = inner.dispatch.table.rider(id) {
             self.event_ready(inner, id, slot, ready, kept_by);
@@ -367,7 +370,8 @@ mod tests {
                 late.state.looked_at = looked_at;
                 late.state.room = room;
                 let inner = Arc::clone(&late.inner);
-                late.state.on_ready(&inner, WatchKey { id, is_keeper: true }, READ);
+                let keeping = Some(inner.dispatch.table.slot(id.index).keeping());
+                late.state.on_ready(&inner, WatchKey { id, keeping }, READ);
                 late.state.put_mine(&inner, Enqueue::Wakeup);
                 let seized = read(late.state.fired.len());
                 late.state.begin_turn(Fate::Seen);

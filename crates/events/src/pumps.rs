@@ -141,7 +141,8 @@ impl Inner {
         let table = &self.dispatch.table;
         let (id, slot) = (key.id, table.slot(key.id.index));
         // Where the port was only a peer, the other registrations report the event.
-        if !key.is_keeper || slot.state.generation() != id.generation {
+        let Some(keeping) = key.keeping else { return };
+        if slot.state.generation() != id.generation || !slot.is_kept_by(keeping) {
             return;
         }
         let activate = |id: EventId, slot: &Slot| {

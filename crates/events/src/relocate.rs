@@ -95,6 +95,8 @@ impl Watches {
         let mut watch = slot.watch.lock().unwrap();
         let workers = dispatch.workers();
         self.assign_home(&workers, id, slot);
+        // Before the check: what becomes ready after it is reported once, by the new registration.
+        slot.begin_move();
         let followed = if !self.must_stay(dispatch, &workers, slot, &watch) {
             self.unwatch(dispatch, slot, &mut watch);
             self.register(dispatch, &workers, id, slot, &mut watch)
@@ -104,6 +106,7 @@ impl Watches {
         } else {
             Ok(())
         };
+        slot.end_move();
         followed.map_err(system("watch a descriptor"))
     }
 
@@ -151,6 +154,58 @@ impl Watches {
             let index = id.index as usize % workers.len();
             slot.home.store(workers.ports[index].number, Relaxed);
             let _ = self.relocate(dispatch, id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EventOptions, EventQueue, Interest};
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// A descriptor becomes ready after the check that found it not ready, and a worker takes the report of the
+    /// old registration before or after that ends.
+    #[test]
+    fn an_edge_in_the_middle_of_a_move_is_delivered_once() {
+        for moves in [false, true] {
+            let queue = EventQueue::builder().policy("fifo").build().unwrap();
+            let mut worker = queue.worker().unwrap();
+            let (near, far) = UnixStream::pair().unwrap();
+            let id =
+                queue.register(&near, Interest::READ, 7, EventOptions::default().edge()).unwrap();
+            let inner = Arc::clone(&worker.inner);
+            let (dispatch, watches) = (&inner.dispatch, &inner.watches);
+            let (workers, slot) = (dispatch.workers(), dispatch.table.slot(id.index));
+            let (is_ready, ready) = channel();
+            let delivered = std::thread::scope(|scope| {
+                let far = &far;
+                scope.spawn(move || {
+                    let mut watch = slot.watch.lock().unwrap();
+                    slot.begin_move();
+                    let mut far = far;
+                    far.write_all(b"x").unwrap();
+                    is_ready.send(()).unwrap();
+                    // The epoll has nothing more to report once the worker has its event.
+                    let epoll = &workers.ports[0].epoll;
+                    while epoll::ready_now(epoll.as_raw_fd(), epoll::READ) != 0 {
+                        std::thread::yield_now();
+                    }
+                    if moves {
+                        watches.unwatch(dispatch, slot, &mut watch);
+                        watches.register(dispatch, &workers, id, slot, &mut watch).unwrap();
+                    }
+                    slot.end_move();
+                });
+                ready.recv().unwrap();
+                worker.wait(Some(Duration::ZERO)).unwrap().count()
+            });
+            let later = worker.wait(Some(Duration::ZERO)).unwrap().count();
+            assert_eq!(delivered + later, 1, "the keeper moves: {moves}");
         }
     }
 }

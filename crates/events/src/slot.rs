@@ -2,7 +2,7 @@
 
 use crate::EventError;
 use crate::drift::Drift;
-use crate::ids::{EventId, NONE};
+use crate::ids::{EventId, Keeping, NONE};
 use crate::state::{Next, State};
 use heddle_core::Class;
 use heddle_sys::epoll::BROKEN;
@@ -50,6 +50,9 @@ pub(crate) mod flag {
 /// A bit of [`Slot::ready`] that epoll never sets: what was seen may be over, because another thread has
 /// handled the event since.
 pub(crate) const DOUBT: u32 = 1 << 29;
+
+/// A bit of [`Slot::keeping`]: the registration is perhaps ending.
+const MOVES: u32 = 1;
 
 /// A moment, in units of 2^[`MOMENT`] ticks of the time stamp counter, modulo 2^32: it wraps after half an
 /// hour at 2.5 GHz.
@@ -107,12 +110,14 @@ pub(crate) struct Slot {
     pub home: AtomicU32,
     /// The system's CPU that last processed its packets.
     pub origin: AtomicU32,
-    /// How many activations there were, for what is done now and then.
-    pub count: AtomicU32,
+    /// Twice the number of the registration that keeps the descriptor's edges, plus [`MOVES`].
+    keeping: AtomicU32,
     /// When it was last released, if that matters ([`Moment`]).
     released: AtomicU32,
     /// The port whose epoll keeps the descriptor's edges ([`crate::watch`]).
     pub keeper: AtomicU32,
+    /// How many activations there were, for what is done now and then.
+    pub count: AtomicU32,
     pub watch: Mutex<Watch>,
     pub drift: Drift,
 }
@@ -131,9 +136,10 @@ impl Default for Slot {
             first: AtomicU32::new(NONE),
             home: AtomicU32::new(NONE),
             origin: AtomicU32::new(NONE),
-            count: AtomicU32::new(0),
+            keeping: AtomicU32::new(0),
             released: AtomicU32::new(0),
             keeper: AtomicU32::new(NONE),
+            count: AtomicU32::new(0),
             watch: Mutex::default(),
             drift: Drift::default(),
         }
@@ -162,6 +168,36 @@ impl Slot {
     pub fn is_kept_elsewhere(&self) -> bool {
         let keeper = self.keeper.load(Relaxed);
         keeper != NONE && keeper != self.home.load(Relaxed)
+    }
+
+    /// The registration that keeps the edges may be replaced: reports wait until that is decided. The watch is
+    /// locked, until after [`Slot::end_move`].
+    pub fn begin_move(&self) {
+        self.keeping.fetch_or(MOVES, SeqCst);
+    }
+
+    pub fn end_move(&self) {
+        self.keeping.fetch_and(!MOVES, SeqCst);
+    }
+
+    /// Returns the name of a new registration, which is the one that keeps the edges from now on.
+    pub fn next_keeping(&self) -> Keeping {
+        Keeping::new(self.keeping.fetch_add(2, SeqCst).wrapping_add(2) >> 1)
+    }
+
+    /// Whether `keeping` is the registration that keeps the edges. What a former one reported is over, or the
+    /// present one reports it too.
+    pub fn is_kept_by(&self, keeping: Keeping) -> bool {
+        if self.keeping.load(SeqCst) & MOVES != 0 {
+            let _decided = self.watch.lock().unwrap();
+            return self.keeping() == keeping;
+        }
+        self.keeping() == keeping
+    }
+
+    /// Returns the name of the registration that keeps the edges.
+    pub fn keeping(&self) -> Keeping {
+        Keeping::new(self.keeping.load(SeqCst) >> 1)
     }
 
     /// Returns the part of `seen` that is asked for.

@@ -16,7 +16,7 @@
 //! checked when it is released, so an extra report costs a check. An edge-triggered event is reported for
 //! each report that counts, and these count:
 //!
-//! 1. *One registration keeps the edges*, the first ([`WatchKey::is_keeper`]). The kernel comes to it first
+//! 1. *One registration keeps the edges*, the first ([`WatchKey::keeping`]). The kernel comes to it first
 //!    and so never stops before it: its epoll has every edge, and gives each to one caller of `epoll_wait`,
 //!    its own worker or another. What the other epolls report of an edge-triggered event is a *hint*: the
 //!    worker that gets it fetches what the keeper has, which is nothing if another worker was quicker.
@@ -30,9 +30,10 @@
 //! Two requests of the program register a descriptor anew although it may be ready, and so report it again if
 //! it is: another interest, and another event on the same descriptor that begins or ends.
 //!
-//! One case remains in which an edge is reported twice, by a coincidence of three: the descriptor becomes
-//! ready between the check that found it not ready and the end of the old registration, which is a
-//! microsecond, and another worker harvests it within that time.
+//! A descriptor may become ready between the check that found it not ready and the end of the old
+//! registration, and another worker may harvest it within that time: then both registrations report the
+//! edge. So registrations have numbers ([`Keeping`](crate::ids::Keeping)), and what a former one reported is
+//! dropped. A report that comes while a move is being decided waits ([`Slot::is_kept_by`]).
 
 use crate::EventError;
 use crate::claims::Claims;
@@ -152,7 +153,7 @@ impl Watches {
         let events = self.wanted(dispatch, slot);
         let fd = slot.fd.load(Relaxed);
         let is_keeper = watch.ports.is_empty();
-        let key = WatchKey { id, is_keeper }.into();
+        let key = WatchKey { id, keeping: is_keeper.then(|| slot.next_keeping()) }.into();
         let begin = || port.epoll.watch(fd, key, events, is_exclusive);
         begin().or_else(|error| {
             if !is_errno(&error, Errno::EXIST) {
@@ -174,7 +175,7 @@ impl Watches {
     fn register_pending(&self, id: EventId, slot: &Slot, watch: &mut Watch) -> io::Result<()> {
         self.pending()?.watch(
             slot.fd.load(Relaxed),
-            WatchKey { id, is_keeper: true }.into(),
+            WatchKey { id, keeping: Some(slot.next_keeping()) }.into(),
             0,
             false,
         )?;
