@@ -36,6 +36,16 @@ HD_INLINE struct hd_in *hd_blank(void)
 	return in;
 }
 
+/* How many executors the maps of this attachment have room for, set when it is made. Constant to the verifier, so that
+ * a group of a few sockets has small maps. HD_FEW unless Heddle says otherwise; packets and streams have no more. */
+struct hd_room {
+	u32 executors;
+};
+
+#define HD_FEW 64
+
+extern const volatile struct hd_room hd_room_constants;
+
 /* Counters of inputs: a line for each executor, and one after them for inputs that went to none. */
 struct hd_count {
 	u64 selected; /* for the last line: passed */
@@ -60,9 +70,9 @@ HD_INLINE u32 hd_decide(struct hd_in *in)
 {
 	u32 choice = hd_policy(in, 0, 0, 0, 0);
 
-	if (choice < HD_MAX_EXECUTORS)
+	if (choice < hd_room_constants.executors)
 		return choice;
-	struct hd_count *none = hd_at(hd_counts, HD_MAX_EXECUTORS);
+	struct hd_count *none = hd_at(hd_counts, hd_room_constants.executors);
 	if (!none)
 		return HD_PASS;
 	hd_count(none, choice == HD_PASS, choice == HD_DROP);

@@ -14,7 +14,7 @@ struct sk_reuseport_md {
 
 static long (*const select_socket)(void *ctx, void *map, void *key, u64 flags) = (void *)82;
 
-HD_OWN_MAP(hd_executor, HD_KIND_REUSEPORT, 4, 8, HD_MAX_EXECUTORS);
+HD_OWN_MAP(hd_executor, HD_KIND_REUSEPORT, 4, 8, HD_FEW);
 
 /* The executor that the policy chose for the present input, for the program that is called if its socket is gone. */
 struct hd_choice {

@@ -32,7 +32,7 @@ typedef long long s64;
 #define HD_DROP 0xfffffffeu
 
 /* The most executors that a policy can have: a bound for loops over them. */
-#define HD_MAX_EXECUTORS 64
+#define HD_MAX_EXECUTORS 1024
 
 /* How many bytes of the payload a policy sees. */
 #define HD_WINDOW 128

@@ -6,7 +6,7 @@
 #define HEDDLE_POLICY_NATIVE_H
 
 /* Incremented with any change of a structure here. */
-#define HD_NATIVE_VERSION 1
+#define HD_NATIVE_VERSION 2
 
 /* The parameters: written before the first decision. */
 #define HD_PARAM_KIND volatile

@@ -58,7 +58,7 @@ struct hd_socket {
 
 #define KIND 7
 
-HD_OWN_MAP(hd_sockets, HD_KIND_ARRAY, 4, sizeof(struct hd_socket), HD_MAX_EXECUTORS);
+HD_OWN_MAP(hd_sockets, HD_KIND_ARRAY, 4, sizeof(struct hd_socket), HD_FEW);
 typedef struct hd_socket hd_sockets_value;
 
 HD_INLINE u32 number_at(u64 address)

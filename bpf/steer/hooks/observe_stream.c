@@ -22,7 +22,7 @@ struct places {
 
 const volatile struct places places HD_SECTION(".hd.hd_places_constants") = {};
 
-HD_OWN_MAP(hd_workers, HD_KIND_ARRAY, 4, sizeof(u64), HD_MAX_EXECUTORS);
+HD_OWN_MAP(hd_workers, HD_KIND_ARRAY, 4, sizeof(u64), HD_FEW);
 typedef u64 hd_workers_value;
 
 HD_INLINE u64 pointer_at(u64 address)

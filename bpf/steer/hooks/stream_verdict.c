@@ -16,7 +16,7 @@ static long (*const redirect)(void *ctx, void *map, u32 key, u64 flags) = (void 
 
 extern u32 hd_backlog(u32 k);
 
-HD_OWN_MAP(hd_executor, HD_KIND_SOCKETS, 4, 4, HD_MAX_EXECUTORS);
+HD_OWN_MAP(hd_executor, HD_KIND_SOCKETS, 4, 4, HD_FEW);
 
 HD_SECTION("main") int hd_main(struct stream *ctx)
 {

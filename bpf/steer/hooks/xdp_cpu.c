@@ -6,7 +6,7 @@ HD_OWN_MAP(hd_executor, HD_KIND_CPUS, 4, 4, 1);
 
 /* The CPU of each executor, plus one: policies know only the numbers of executors, so they cannot reach CPUs
  * outside their set. */
-HD_OWN_MAP(hd_cpus, HD_KIND_ARRAY, 4, 8, HD_MAX_EXECUTORS);
+HD_OWN_MAP(hd_cpus, HD_KIND_ARRAY, 4, 8, HD_FEW);
 typedef u64 hd_cpus_value;
 
 HD_SECTION("main") int hd_main(struct xdp_md *ctx)

@@ -1,7 +1,7 @@
 /* AF_XDP sockets: the policy chooses which program in user space gets a packet, past the network stack. */
 #include "xdp.h"
 
-HD_OWN_MAP(hd_executor, HD_KIND_XSKS, 4, 4, HD_MAX_EXECUTORS * HD_MAX_QUEUES);
+HD_OWN_MAP(hd_executor, HD_KIND_XSKS, 4, 4, HD_FEW * HD_MAX_QUEUES);
 
 HD_SECTION("main") int hd_main(struct xdp_md *ctx)
 {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use libbpf_rs::libbpf_sys as sys;
 
+use super::functions::{FunctionInfo, Functions, ProgramFunction};
 use super::{c_name, check, open_pinned, own, pin};
 
 /// Where a program runs.
@@ -51,6 +52,8 @@ pub struct ProgramSpec<'a> {
     pub kind: ProgramKind,
     /// Its instructions in the kernel's form: 8 bytes each, maps as descriptors.
     pub instructions: &'a [u64],
+    /// Its functions, in order, if some are to be verified by themselves; otherwise may be empty.
+    pub functions: &'a [ProgramFunction<'a>],
 }
 
 /// Why the kernel refused a program, with the verifier's log.
@@ -171,9 +174,16 @@ impl Program {
             opts.log_size = u32::try_from(log.len()).unwrap_or(u32::MAX);
             opts.log_buf = log.as_mut_ptr().cast();
         }
+        let functions = Functions::load(spec.functions);
+        if let Some(Functions { types, infos }) = &functions {
+            opts.prog_btf_fd = types.as_raw_fd().cast_unsigned();
+            opts.func_info = infos.as_ptr().cast();
+            opts.func_info_cnt = u32::try_from(infos.len()).unwrap_or(0);
+            opts.func_info_rec_size = size_of::<FunctionInfo>() as _;
+        }
         let name = c_name(spec.name);
         let (at, count) = (spec.instructions.as_ptr().cast(), spec.instructions.len());
-        // SAFETY: the strings, the instructions (8 bytes each, as `bpf_insn`) and the log outlive the call and have
+        // SAFETY: the strings, the instructions (8 bytes each, as `bpf_insn`), `functions` and the log outlive the call and have
         // the lengths given; the kernel verifies what the instructions do.
         own(unsafe {
             sys::bpf_prog_load(kind, name.as_ptr(), c"GPL".as_ptr(), at, count as _, &raw mut opts)

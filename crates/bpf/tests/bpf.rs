@@ -113,7 +113,7 @@ const EXIT: u64 = 0x95;
 fn a_refused_program_says_why_however_long_the_log() {
     let load = |instructions: &[u64]| {
         let kind = ProgramKind::SkReuseport;
-        Program::load(&ProgramSpec { name: "test", kind, instructions })
+        Program::load(&ProgramSpec { name: "test", kind, instructions, functions: &[] })
     };
     match load(&[0xb7 | 1 << 32, EXIT]) {
         Err(error)

@@ -20,4 +20,4 @@ pub const THREAD: usize = 14;
 pub const IDLE: u32 = 0;
 
 /// The maximum number of executors of a policy, and of lines in their map (`HD_MAX_EXECUTORS`).
-pub const MOST: usize = 64;
+pub const MOST: usize = 1024;

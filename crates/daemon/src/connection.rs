@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use heddle_steer::client::wire::{Call, Reply, receive, send};
 use heddle_steer::engine::{Caller, Engine};
@@ -27,13 +27,16 @@ const KINDS: [&str; 4] = ["socket:[", "anon_inode:[pidfd]", "pidfd:[", "anon_ino
 struct Client<'a> {
     stream: &'a UnixStream,
     caller: Caller,
+    /// How many descriptors may come with a request.
+    max_fds: usize,
     /// Descriptors that were refused. Closed after the client has been notified.
     refused: RefCell<Vec<OwnedFd>>,
 }
 
 /// Serves a client until it disconnects, is silent for too long or violates the protocol.
 pub fn serve(engine: &Engine, stream: &UnixStream, caller: Caller) {
-    let client = &Client { stream, caller, refused: RefCell::default() };
+    let max_fds = engine.max_descriptors(caller);
+    let client = &Client { stream, caller, max_fds, refused: RefCell::default() };
     loop {
         match client.next() {
             Ok(Some((Call::Ask(request), fds))) => {
@@ -41,7 +44,7 @@ pub fn serve(engine: &Engine, stream: &UnixStream, caller: Caller) {
                     return;
                 }
             }
-            Ok(Some((Call::Keep, _))) => {
+            Ok(Some((Call::Keep | Call::More, _))) => {
                 refuse(stream, ErrorKind::Invalid, "there is nothing to keep");
             }
             Ok(None) => return,
@@ -127,17 +130,45 @@ fn undo(engine: &Engine, caller: Caller, id: u32, sockets: &[OwnedFd]) -> Result
 }
 
 impl Client<'_> {
-    /// Receives the next message; `None` if the client has closed its side.
+    /// Receives the next message, with the descriptors that came ahead of it ([`Call::More`]); `None` if the client
+    /// has closed its side.
     ///
     /// # Errors
-    /// If it is malformed, late, or has a descriptor that is neither a socket nor a process nor a map.
+    /// If it is malformed, late, or has a descriptor that is neither a socket nor a process nor a map; if there are
+    /// more than this client may send, or the messages together take too long.
     fn next(&self) -> Result<Option<(Call, Vec<OwnedFd>)>, Error> {
-        let Some((call, fds)) = receive::<Call>(self.stream, PATIENCE)? else { return Ok(None) };
-        let Some(error) = fds.iter().find_map(descriptor_error) else {
-            return Ok(Some((call, fds)));
+        let mut all: Vec<OwnedFd> = Vec::new();
+        let (mut limit, mut begin) = (PATIENCE, None);
+        loop {
+            let Some((call, fds)) = receive::<Call>(self.stream, limit)? else { return Ok(None) };
+            let is_last = !matches!(call, Call::More);
+            let error = if is_last || !fds.is_empty() {
+                fds.iter().find_map(descriptor_error)
+            } else {
+                Some(Error::new(ErrorKind::Invalid, "a message for descriptors that has none"))
+            };
+            all.extend(fds);
+            if let Some(error) = error.or_else(|| self.too_many(all.len())) {
+                self.refused.borrow_mut().extend(all);
+                return Err(error);
+            }
+            if is_last {
+                return Ok(Some((call, all)));
+            }
+            let begin = *begin.get_or_insert_with(Instant::now);
+            limit = PATIENCE.saturating_sub(begin.elapsed());
+        }
+    }
+
+    fn too_many(&self, fds: usize) -> Option<Error> {
+        let (uid, max) = (self.caller.uid, self.max_fds);
+        let text = || {
+            format!(
+                "more than {max} descriptors with a request: user {uid} may have no more executors; have the quota \
+                 raised (`heddled --help`)"
+            )
         };
-        self.refused.borrow_mut().extend(fds);
-        Err(error)
+        (fds > max).then(|| Error::new(ErrorKind::Denied, text()))
     }
 }
 

@@ -3,12 +3,21 @@
 mod common;
 
 use std::fs;
+use std::net::UdpSocket;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use common::{
-    Daemon, able, as_user, compiled, deployment, end, group, passed, start_as_nobody,
-    steering_of_nobody, steering_of_user,
+    Daemon, able, as_nobody, as_user, attach, compiled, copy, deployment, end, group,
+    others_are_served, passed, shipped, start_as_nobody, steering_of_nobody, steering_of_user,
+    traffic,
 };
+use heddle_steer::client::wire::{self, Call, Reply};
+use heddle_steer::request::{ErrorKind, Request};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const LONG: Duration = Duration::from_secs(60);
 
 const OTHER: u32 = 65000;
 
@@ -85,4 +94,91 @@ fn another_user_has_room() {
     attach(1).expect("there is room");
     let error = attach(2).expect_err("over his own").text;
     assert!(error.contains("MiB of maps"), "{error}");
+}
+
+#[test]
+fn a_user_attaches_more_sockets_than_fit_into_a_message_within_the_quota() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&["--everyone", "--max-executors", "300"]);
+    passed(as_nobody("nobody_has_many_sockets", &daemon.socket(), &[]));
+    others_are_served(&daemon);
+}
+
+#[test]
+#[ignore = "run by another test, unprivileged"]
+fn nobody_has_many_sockets() {
+    let Some(steering) = steering_of_nobody() else { return };
+    let attach = |sockets: &[UdpSocket]| steering.attach(deployment(shipped("jiq"), sockets));
+    let first = group(200, "127.0.0.1:0");
+    let attached = attach(&first).expect("within the quota");
+    assert_eq!(attached.executors.len(), 200);
+    steering.replace(attached.id, shipped("round-robin")).expect("replaced");
+    assert_eq!(traffic(&first, 400), vec![2; 200]);
+    let error = attach(&group(101, "127.0.0.1:0")).expect_err("301 in all");
+    assert_eq!(error.kind, ErrorKind::Denied);
+    assert!(error.text.contains("200 executors, and may have 300"), "{error}");
+    attach(&group(100, "127.0.0.1:0")).expect("300 in all");
+    let error = attach(&group(450, "127.0.0.1:0")).expect_err("more than may be sent");
+    assert!(error.text.contains("more than 396 descriptors"), "{error}");
+}
+
+#[test]
+fn root_attaches_the_most_sockets_through_heddled() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    if !able() || limit.maximum.is_some_and(|most| most < 4096) {
+        return;
+    }
+    let daemon = Daemon::start(&[]);
+    let sockets = group(1024, "127.0.0.1:0");
+    let attached = attach(&daemon.steering(), "round-robin", &sockets).expect("attached");
+    assert_eq!(traffic(&sockets, 1024), vec![1; 1024]);
+    assert_eq!(daemon.steering().stats(attached.id, 0).expect("stats").executors.len(), 1024);
+    daemon.steering().detach(attached.id, vec![copy(&sockets[0])]).expect("detached");
+}
+
+#[test]
+fn descriptors_ahead_of_a_request_are_bounded_and_timed() {
+    if !able() {
+        return;
+    }
+    let daemon = Daemon::start(&["--everyone"]);
+    let socket = || -> OwnedFd { group(1, "127.0.0.1:0").remove(0).into() };
+    let connect = || UnixStream::connect(daemon.socket()).expect("connected");
+    let more = |to: &UnixStream, fds: &[OwnedFd]| wire::send(to, &Call::More, fds, LONG);
+    let refusal = |from: &UnixStream| {
+        wire::receive::<Reply>(from, LONG).expect("an answer").expect("one").0.expect_err("refused")
+    };
+    // Without a descriptor a message says nothing: it could go on forever.
+    let client = connect();
+    more(&client, &[]).expect("sent");
+    assert!(refusal(&client).text.contains("has none"));
+    // More than a request can have.
+    let fds: Vec<OwnedFd> = (0..96).map(|_| socket()).collect();
+    let client = connect();
+    while more(&client, &fds).is_ok() {}
+    assert!(refusal(&client).text.contains("more than 1120 descriptors"));
+    // A file among them.
+    let client = connect();
+    more(&client, &fds).expect("sent");
+    more(&client, &[fs::File::open("/proc/version").expect("a file").into()]).expect("sent");
+    assert!(refusal(&client).text.contains("no socket, no process and no map"));
+    // One after the other, each in time, but never a request.
+    let client = connect();
+    while more(&client, &fds[..1]).is_ok() {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(refusal(&client).text.contains("took too long"));
+    // They do not go to a later client, and a request with too few roles for them is refused.
+    let client = connect();
+    more(&client, &fds).expect("sent");
+    drop(client);
+    let client = connect();
+    more(&client, &fds[..1]).expect("sent");
+    let list = Call::Ask(Request::AddExecutor { id: 1, index: None, label: String::new() });
+    wire::send(&client, &list, &fds[..1], LONG).expect("sent");
+    assert!(refusal(&client).text.contains("one executor takes one descriptor"));
+    others_are_served(&daemon);
 }

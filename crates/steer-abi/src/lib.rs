@@ -23,11 +23,11 @@ use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// The most executors of one policy: `HD_MAX_EXECUTORS`.
-pub const MAX_EXECUTORS: usize = 64;
+pub const MAX_EXECUTORS: usize = 1024;
 /// Bytes of payload that a policy sees: `HD_WINDOW`.
 pub const WINDOW: usize = 128;
 /// `HD_NATIVE_VERSION`.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// The most maps and the most parameters that an object may have.
 const MOST: usize = 64;
 /// `HD_KIND_ARRAY`.
@@ -263,8 +263,7 @@ impl NativeObject {
         if library.maps().len() > MOST || library.params() > MOST {
             return Err(io::Error::other(format!("more than {MOST} maps or parameters")));
         }
-        let lines =
-            Arc::new(std::array::from_fn(|_| Line { cpu: AtomicU32::new(0), ..Line::default() }));
+        let lines = Arc::new(std::array::from_fn(|_| Line::default()));
         Ok(Self { library: Arc::new(library), lines })
     }
 

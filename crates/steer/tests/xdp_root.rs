@@ -82,7 +82,12 @@ fn a_second_program_is_refused_naming_the_first() {
     let Some(net) = network(1) else { return };
     // Another user's, attached as is usual: without a link.
     let pass = [0x0000_0002_0000_00b7, 0x95];
-    let spec = ProgramSpec { name: "their_filter", kind: ProgramKind::Xdp, instructions: &pass };
+    let spec = ProgramSpec {
+        name: "their_filter",
+        kind: ProgramKind::Xdp,
+        instructions: &pass,
+        functions: &[],
+    };
     let theirs = Program::load(&spec).unwrap();
     // `ip -n` has another /sys, without the pins in it.
     let mounted = Mounted::new();

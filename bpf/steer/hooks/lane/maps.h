@@ -5,7 +5,7 @@
 #include "claim.h"
 #include "xdp.h"
 
-HD_OWN_MAP(hd_executor, HD_KIND_XSKS, 4, 4, HD_MAX_EXECUTORS * HD_MAX_QUEUES);
+HD_OWN_MAP(hd_executor, HD_KIND_XSKS, 4, 4, HD_FEW * HD_MAX_QUEUES);
 
 /* Set before the program is loaded. */
 const volatile struct {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::wire::{Call, Reply, receive, send};
+use super::wire::{Call, MAX_FDS, Reply, receive, send};
 use crate::engine::Served;
 use crate::request::{Answer, Error, ErrorKind, Request};
 
@@ -42,9 +42,18 @@ impl Connection {
         Ok((answer, fds))
     }
 
+    /// Sends the descriptors that do not fit into the message ahead of it.
+    fn send(&self, call: &Call, fds: &[OwnedFd]) -> Result<(), Error> {
+        let (ahead, last) = fds.split_at(fds.len().saturating_sub(MAX_FDS));
+        for part in ahead.chunks(MAX_FDS) {
+            send(&self.socket, &Call::More, part, SEND)?;
+        }
+        send(&self.socket, call, last, SEND)
+    }
+
     fn say(&self, call: &Call, fds: &[OwnedFd]) -> Served {
-        let sent = send(&self.socket, call, fds, SEND);
-        // A server that refuses the connection sends the reason without reading our request.
+        let sent = self.send(call, fds);
+        // A server that refuses the connection, or our descriptors, sends the reason without reading our request.
         match receive::<Reply>(&self.socket, ANSWER) {
             Ok(Some((reply, fds))) => Ok((reply?, fds)),
             Ok(None) => sent.and(Err(gone())),

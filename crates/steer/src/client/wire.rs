@@ -21,7 +21,9 @@ pub const VERSION: u8 = 2;
 /// Maximum bytes of a message: enough for the largest policy, each byte of which takes up to four.
 pub const MAX_MESSAGE: usize = 4 << 20;
 /// Maximum descriptors in a message.
-pub const MAX_FDS: usize = ROLES;
+pub const MAX_FDS: usize = 96;
+/// Maximum descriptors of a request, with all messages that belong to it.
+pub const MAX_REQUEST_FDS: usize = ROLES;
 
 const MAGIC: [u8; 3] = *b"HDS";
 const HEADER: usize = 8;
@@ -31,8 +33,10 @@ const PIECE: usize = 64 << 10;
 /// A message from the client.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Call {
-    /// Serve this request.
+    /// Serve this request, with the descriptors of this message behind those of [`Call::More`].
     Ask(Request),
+    /// Keep these descriptors for the next message: a request has more than fit into one. There is no answer.
+    More,
     /// The answer has arrived: keep the attachment. A client that dies before sending this leaves nothing
     /// attached.
     Keep,
@@ -287,7 +291,7 @@ mod tests {
         let below = |n| format!(r#"{{"interface":"lo","cpus":{}}}"#, list("0", n));
         for (field, most, more, says) in [
             ("parameters", list(&pair, 64), list(&pair, 65), "64 parameters"),
-            ("roles", list(role, MAX_FDS), list(role, MAX_FDS + 1), "96 roles"),
+            ("roles", list(role, ROLES), list(role, ROLES + 1), "1120 roles"),
             ("below", below(64), below(65), "64 CPUs"),
             ("object", list("7", 1 << 20), list("7", (1 << 20) + 1), "1048576 bytes"),
             ("name", text(4096), text(4097), "4096 bytes"),

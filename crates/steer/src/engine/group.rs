@@ -16,11 +16,11 @@ use super::quota::of_policy;
 use super::{State, Stored, TypedDescriptors, invalid};
 use crate::hook::observe::{self, Observed};
 use crate::hook::reuseport;
-use crate::policy::{LoadError, Maps, Object, create, frame};
+use crate::policy::{FEW_EXECUTORS, LoadError, Maps, Object, create, frame, with_room};
 use crate::request::{Attachment, Error, ErrorKind, Policy, Role, Status};
 
 /// The maximum number of executors: `HD_MAX_EXECUTORS`.
-pub const MAX_EXECUTORS: u32 = 64;
+pub const MAX_EXECUTORS: u32 = heddle_core::line::MOST as u32;
 /// The map that holds the number of executors for the policy.
 const CONTROL: &str = "hd_control";
 
@@ -92,7 +92,7 @@ fn present(maps: &Maps) -> Vec<(u32, u64)> {
             .and_then(|v| v.try_into().ok())
             .map(u64::from_ne_bytes)
     };
-    (0..MAX_EXECUTORS).filter_map(|index| at(index).map(|cookie| (index, cookie))).collect()
+    (0..map.spec().entries).filter_map(|index| at(index).map(|cookie| (index, cookie))).collect()
 }
 
 /// Returns whether any executor is left. What the policy observes of closed ones is cleared: the kernel may
@@ -188,7 +188,8 @@ pub fn attach(
     let cookies: Vec<u64> = members.iter().map(|member| cookie(member.fd)).collect();
     refuse_second(state, &attachment.address, &cookies)?;
 
-    prepare(&mut maps)?;
+    let count = members.last().map_or(0, |member| member.index + 1);
+    prepare(&mut maps, room(count))?;
     let root = reuseport::load_root(&mut maps).map_err(|error| failed_load(&error))?;
     let program = reuseport::load_policy(&attachment.policy, object, &mut maps)
         .map_err(|error| failed_load(&error))?;
@@ -199,7 +200,6 @@ pub fn attach(
     let sockets: Vec<_> =
         members.iter().zip(&bounds).map(|(m, b)| (m.index, m.fd, b.observed)).collect();
     observe::put_sockets(&mut maps, &sockets).map_err(|error| failed_load(&error))?;
-    let count = members.last().map_or(0, |member| member.index + 1);
     set_executors(&maps, count)?;
     attachment.executors = labels(&members, count);
     attachment.sockets = vec![0; count as usize];
@@ -218,16 +218,30 @@ pub fn attach(
 }
 
 /// Creates the maps that every attachment has, whether or not its current policy uses them: a replacement
-/// may, and programs bind to the lines.
-fn prepare(maps: &mut Maps) -> Result<(), Error> {
-    for decl in &frame("common").maps {
+/// may, and programs bind to the lines. Those with a value for each executor have room for so many.
+fn prepare(maps: &mut Maps, executors: u32) -> Result<(), Error> {
+    let own = |name: &str| frame(name).maps.into_iter();
+    let of_sockets = own("observe").filter(|decl| decl.name == observe::SOCKETS);
+    let of_group = own("reuseport").filter(|decl| decl.name == reuseport::EXECUTORS);
+    for decl in own("common").chain(of_sockets).chain(of_group) {
         if !maps.contains_key(&decl.name) {
-            let map = create(decl)
+            let map = create(&with_room(&decl, executors))
                 .map_err(|error| failed_load(&LoadError::Map { name: decl.name.clone(), error }))?;
             maps.insert(decl.name.clone(), map);
         }
     }
     Ok(())
+}
+
+/// Returns how many executors an attachment that begins with `count` has room for: a power of two with at least a
+/// quarter to spare, for workers that come later.
+fn room(count: u32) -> u32 {
+    (count + count / 4).next_power_of_two().clamp(FEW_EXECUTORS, MAX_EXECUTORS)
+}
+
+/// Returns how many executors an attachment has room for. Those of versions that knew only 64 have that.
+fn room_of(stored: &Stored) -> u32 {
+    stored.maps.get(reuseport::EXECUTORS).map_or(FEW_EXECUTORS, |map| map.spec().entries)
 }
 
 /// The moment at which the policy begins to receive inputs.
@@ -258,8 +272,10 @@ pub fn wait_for(state: &State, uid: u32, sockets: &[BorrowedFd<'_>]) -> Result<(
         Err(_) => return Ok(()),
         Ok(bounds) => bounds,
     };
-    for bound in bounds {
-        refuse_second(state, &bound.address.to_string(), &cookies)?;
+    // Those at several addresses are refused later, whatever is attached there.
+    let Some(first) = bounds.first() else { return Ok(()) };
+    if bounds.iter().all(|bound| bound.address == first.address) {
+        refuse_second(state, &first.address.to_string(), &cookies)?;
     }
     reuseport::wait_until_free(sockets)
         .map_err(|error| Error::system("cannot ask whether the sockets are free", &error))
@@ -338,11 +354,19 @@ pub fn add(
             bound.address
         )));
     }
-    let there = present_indices(stored);
-    let free = || (0..MAX_EXECUTORS).find(|index| !there.contains(index));
-    let index = index.or_else(free).filter(|index| *index < MAX_EXECUTORS);
+    let (there, room) = (present_indices(stored), room_of(stored));
+    let free = || (0..room).find(|index| !there.contains(index));
+    let index = index.or_else(free).filter(|index| *index < room);
     let index = index.ok_or_else(|| {
-        Error::new(ErrorKind::Busy, format!("all {MAX_EXECUTORS} executors are taken"))
+        let id = stored.attachment.id;
+        let more = if room < MAX_EXECUTORS {
+            format!("; `heddle steer detach {id}`, then attach again: up to {MAX_EXECUTORS} fit")
+        } else {
+            String::new()
+        };
+        let text =
+            format!("attachment {id} has room for {room} executors, and all are taken{more}");
+        Error::new(ErrorKind::Busy, text)
     })?;
     let member = Member { index, label, fd: fd.as_fd() };
     put(&stored.maps, &member)?;

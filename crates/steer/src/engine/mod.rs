@@ -44,6 +44,7 @@ use heddle_core::Layer;
 use heddle_sys::usdt;
 
 use ended::EndedFile;
+use group::MAX_EXECUTORS;
 use meter::Accounting;
 pub use meter::{Costs, Meter};
 use quota::Demand;
@@ -54,6 +55,7 @@ pub use stats::Cost;
 use turns::{Turn, Turns};
 pub use upkeep::{Dead, Upkeep};
 
+use crate::client::wire::MAX_REQUEST_FDS;
 use crate::executor::LINES;
 use crate::hook::Hook;
 use crate::policy::{self, Object};
@@ -65,7 +67,7 @@ use crate::request::{
 const MAX_TEXT: usize = 256;
 /// Characters kept of an error, which may repeat the caller's text.
 const MAX_ERROR: usize = 16 << 10;
-/// Bytes of attachments in one answer; a record is at most a quarter of that.
+/// Bytes of attachments in one answer, of which one alone may have more; a record is at most half a message.
 const PAGE: usize = 1 << 20;
 
 /// The user who makes a request.
@@ -151,6 +153,15 @@ impl Engine {
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Returns how many descriptors `caller` may send with a request: enough for as many executors as the quota
+    /// allows at all, and for what comes with them.
+    #[must_use]
+    pub fn max_descriptors(&self, caller: Caller) -> usize {
+        let others = MAX_REQUEST_FDS - MAX_EXECUTORS as usize;
+        let executors = if caller.uid == 0 { usize::MAX } else { self.quota.executors };
+        executors.saturating_add(others).min(MAX_REQUEST_FDS)
     }
 
     /// Serves `request` for `caller`.

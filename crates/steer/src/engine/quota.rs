@@ -48,7 +48,7 @@ impl Default for Quota {
     fn default() -> Self {
         Self {
             attachments: 16,
-            executors: 256,
+            executors: 1024,
             map_bytes: 128 << 20,
             slots: 8,
             claims: 64,

@@ -41,8 +41,8 @@ const ROOT: &str = "root";
 const MAP: &str = "map_";
 /// The file with the last id assigned to an attachment.
 const LAST: &str = "last-id";
-/// Bytes of a record: enough for 64 executors with the longest names.
-pub(super) const MAX_RECORD: usize = 256 << 10;
+/// Bytes of a record: enough for 1,024 executors with the longest names.
+pub(super) const MAX_RECORD: usize = 2 << 20;
 /// Of those, bytes kept of the reason for an eviction.
 const ROOM: usize = 4 << 10;
 

@@ -9,7 +9,7 @@ use crate::hook::xdp::{AttachError, Mode};
 use crate::policy::LoadError;
 use crate::request;
 
-/// The maximum number of lanes: `HD_MAX_EXECUTORS`.
+/// The maximum number of lanes: `HD_FEW`.
 pub const MAX_LANES: u32 = 64;
 
 /// How packets get to lanes.

@@ -21,6 +21,8 @@ pub struct Image {
     pub maps: Vec<MapDecl>,
     /// The source lines of instructions, in order of instructions.
     pub lines: Vec<Line>,
+    /// Its functions, in order: the first instruction, and the name.
+    pub functions: Vec<(usize, String)>,
 }
 
 /// A load of a map's address.
@@ -82,6 +84,7 @@ pub fn link(objects: &[&Object]) -> Result<Image, LinkError> {
         map_uses: Vec::new(),
         maps: Vec::new(),
         lines: Vec::new(),
+        functions: order.iter().map(|f| (starts[f.name.as_str()], f.name.clone())).collect(),
     };
     for function in &order {
         place(&mut image, function, &names, &starts)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use heddle_bpf::{Map, MapKind, MapSpec, Program, ProgramKind, ProgramSpec};
+use heddle_bpf::{Map, MapKind, MapSpec, Program, ProgramFunction, ProgramKind, ProgramSpec};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use super::link::{Image, LinkError};
@@ -47,7 +47,7 @@ pub fn load(
     maps: &mut Maps,
 ) -> Result<Program, LoadError> {
     for decl in &image.maps {
-        let there = maps.get(&decl.name).is_some_and(|map| same_shape(&spec(decl), map.spec()));
+        let there = maps.get(&decl.name).is_some_and(|map| fits(decl, map.spec()));
         if is_own(decl) || !there {
             let map =
                 create(decl).map_err(|error| LoadError::Map { name: decl.name.clone(), error })?;
@@ -55,7 +55,20 @@ pub fn load(
         }
     }
     let instructions = image.with_maps(|name| maps.get(name).map(|map| map.as_fd().as_raw_fd()))?;
-    Ok(Program::load(&ProgramSpec { name, kind, instructions: &instructions })?)
+    let functions = functions(image);
+    let functions = functions.as_slice();
+    Ok(Program::load(&ProgramSpec { name, kind, instructions: &instructions, functions })?)
+}
+
+/// Heddle's functions that policies and frames call in loops over executors: verified once, not in each round.
+const VERIFIED_ALONE: [&str; 3] = ["hd_idle", "hd_qlen", "hd_group_size"];
+
+fn functions(image: &Image) -> Vec<ProgramFunction<'_>> {
+    let function = |(at, name): &'_ (usize, String)| {
+        let alone = VERIFIED_ALONE.iter().find(|alone| *alone == name).copied();
+        ProgramFunction { at: u32::try_from(*at).unwrap_or(u32::MAX), alone }
+    };
+    image.functions.iter().map(function).collect()
 }
 
 /// Loads `image` by the rules for those who may not read kernel memory, whatever this process's privileges.
@@ -141,6 +154,36 @@ pub(crate) fn create(decl: &MapDecl) -> io::Result<Map> {
 pub(crate) fn declared(decl: &MapDecl, map: &MapSpec) -> bool {
     same_shape(&spec(decl), map)
 }
+
+/// Heddle's maps with a value for each executor. How many they have room for is decided when an attachment is made;
+/// its programs, and those that replace them, take them as they are.
+const PER_EXECUTOR: [&str; 4] = ["hd_executor", "hd_counts", "hd_lines", "hd_sockets"];
+/// How many that is, for programs.
+const ROOM: &str = "hd_room_constants";
+
+fn fits(decl: &MapDecl, map: &MapSpec) -> bool {
+    let mut wanted = spec(decl);
+    if PER_EXECUTOR.contains(&decl.name.as_str()) {
+        wanted.entries = map.entries;
+    }
+    same_shape(&wanted, map)
+}
+
+/// Returns Heddle's declaration `decl`, which is for [`FEW_EXECUTORS`], for an attachment with room for `executors`.
+pub(crate) fn with_room(decl: &MapDecl, executors: u32) -> MapDecl {
+    let mut decl = decl.clone();
+    if PER_EXECUTOR.contains(&decl.name.as_str()) {
+        decl.entries = decl.entries - FEW_EXECUTORS + executors;
+    }
+    if decl.name == ROOM {
+        let bytes = executors.to_ne_bytes().to_vec();
+        decl.kind = DeclKind::Data { bytes, constant: true };
+    }
+    decl
+}
+
+/// The executors that Heddle's maps are declared for: `HD_FEW`.
+pub(crate) const FEW_EXECUTORS: u32 = 64;
 
 /// The kernel keeps fewer characters of a name than are allowed here.
 fn same_shape(a: &MapSpec, b: &MapSpec) -> bool {

@@ -90,7 +90,12 @@ fn stream() -> Trial {
     };
     let sockets = Map::create(&spec)?;
     let kind = ProgramKind::StreamVerdict;
-    let program = Program::load(&ProgramSpec { name: "hd_probe", kind, instructions: &PASS })?;
+    let program = Program::load(&ProgramSpec {
+        name: "hd_probe",
+        kind,
+        instructions: &PASS,
+        functions: &[],
+    })?;
     program.attach_stream(kind, sockets.as_fd())?;
     Ok("a program was attached to a map of sockets".into())
 }

@@ -49,7 +49,12 @@ fn privileges() -> Probe {
 }
 
 fn programs() -> Probe {
-    let spec = ProgramSpec { name: "hd_probe", kind: ProgramKind::Xdp, instructions: &PASS };
+    let spec = ProgramSpec {
+        name: "hd_probe",
+        kind: ProgramKind::Xdp,
+        instructions: &PASS,
+        functions: &[],
+    };
     let loaded = Program::load(&spec).map_err(|refused| refused.error);
     let jit = loaded.and_then(|program| program.info()).map(|info| info.machine_bytes > 0);
     match jit {

@@ -10,8 +10,8 @@ use crate::policy::MAX_FILE;
 
 /// Parameters of a policy.
 const PARAMETERS: usize = 64;
-/// Roles of descriptors: as many as can come with a message.
-pub const ROLES: usize = 96;
+/// Roles of descriptors: as many executors as there can be, and others. They come with several messages.
+pub const ROLES: usize = heddle_core::line::MOST + 96;
 /// CPUs, each of which is an executor.
 const CPUS: usize = 64;
 /// Bytes of a text.

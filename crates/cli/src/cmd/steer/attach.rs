@@ -197,13 +197,20 @@ fn as_json(one: &Attached) -> Value {
     json!({ "attachment": one.attachment, "took_ms": one.took.as_secs_f64() * 1e3 })
 }
 
+/// How many executors of a new attachment are listed.
+const SHOWN: usize = 64;
+
 /// Describes what was attached: in detail for one attachment, else a line each.
 fn text(attached: &[Attached], follow: bool) -> String {
     let mut text: String = attached.iter().map(line).collect();
     if let [Attached { attachment, .. }] = attached {
-        for (index, label) in attachment.executors.iter().enumerate() {
+        for (index, label) in attachment.executors.iter().enumerate().take(SHOWN) {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "  executor {index}: {label}");
+        }
+        let more = attachment.executors.len().saturating_sub(SHOWN);
+        if more > 0 {
+            let _ = writeln!(text, "  and {more} more (heddle steer stats {})", attachment.id);
         }
     }
     let ids: Vec<String> = attached.iter().map(|one| one.attachment.id.to_string()).collect();

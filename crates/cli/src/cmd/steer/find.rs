@@ -7,6 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use heddle_steer::process::{Protocol, Serving, command, serving};
 use heddle_steer::request::{Error, ErrorKind};
 use rustix::net::sockopt::socket_reuseport;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::advice::{self, SocketSharing};
 use super::refused;
@@ -14,7 +15,7 @@ use super::selector::{Endpoint, Selector};
 use crate::exit::Usage;
 
 /// The maximum number of executors: `HD_MAX_EXECUTORS`.
-const MAX_EXECUTORS: usize = 64;
+const MAX_EXECUTORS: usize = heddle_core::line::MOST;
 
 /// Sockets among which the kernel chooses: one address in one network namespace.
 #[derive(Clone, Debug)]
@@ -42,6 +43,9 @@ impl Group {
 
     /// Copies its sockets, in order. Close the copies soon: see [`Serving::copy`].
     pub fn copies(&self) -> Result<Vec<OwnedFd>, Error> {
+        // The usual limit of 1,024 descriptors is too low for the largest groups.
+        let limit = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
         self.sockets.iter().map(Serving::copy).collect()
     }
 }

@@ -11,7 +11,7 @@ use crate::policy::Maps;
 const CPUS: &str = "hd_cpus";
 /// The maximum number of receive queues of an interface: `HD_MAX_QUEUES` of `bpf/steer/hooks/xdp_xsk.c`.
 pub const MAX_QUEUES: u32 = 128;
-/// The maximum number of executors: `HD_MAX_EXECUTORS`.
+/// The maximum number of executors below sockets: `HD_FEW`.
 const MAX_EXECUTORS: u32 = 64;
 
 /// Makes `cpu` executor `index`: at most `queue` packets wait for it, and what arrives when that is full is

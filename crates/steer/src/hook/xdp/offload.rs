@@ -56,7 +56,7 @@ fn try_on_card(interface: u32) -> io::Result<()> {
         return Ok(());
     }
     let kind = ProgramKind::XdpOffloaded(interface);
-    let spec = ProgramSpec { name: "hd_offload", kind, instructions: &PASS };
+    let spec = ProgramSpec { name: "hd_offload", kind, instructions: &PASS, functions: &[] };
     let program = Program::load(&spec).map_err(|Refused { error, .. }| error)?;
     Link::xdp_offloaded(&program, interface).map(drop)
 }
