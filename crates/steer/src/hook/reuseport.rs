@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use heddle_bpf::{Map, MapKind, MapSpec, Program, ProgramKind};
 
-use crate::policy::{LoadError, Maps, Object, frame, link, load, load_framed};
+use crate::policy::{LoadError, Maps, Object, frame, link, load, load_framed, reads_payload};
 
 /// The map of the executors.
 pub const EXECUTORS: &str = "hd_executor";
@@ -35,12 +35,13 @@ pub fn load_root(maps: &mut Maps) -> Result<Program, LoadError> {
     load("hd_root", ProgramKind::SkReuseport, &image, maps)
 }
 
-/// Loads `policy` for this hook, using the existing maps.
+/// Loads `policy` for this hook, using the existing maps. The payload is copied for policies that may read it.
 ///
 /// # Errors
 /// Those of linking and loading.
 pub fn load_policy(name: &str, policy: &Object, maps: &mut Maps) -> Result<Program, LoadError> {
-    load_framed(name, ProgramKind::SkReuseport, "reuseport", policy, maps, super::observe::prepare)
+    let frame = if reads_payload(policy) { "reuseport" } else { "reuseport_flow" };
+    load_framed(name, ProgramKind::SkReuseport, frame, policy, maps, super::observe::prepare)
 }
 
 /// Loads the fallback for executors whose sockets are closed, for the policy that was loaded with `maps`.
