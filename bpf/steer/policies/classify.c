@@ -4,7 +4,7 @@
 
 HD_PARAM(type_offset, 2, 0, 127, "which byte of a request is its type");
 HD_PARAM(scan, 3, 0, 255, "the type of the long requests");
-HD_PARAM(spared, 1, 1, 63, "how many executors get no long requests");
+HD_PARAM(spared, 1, 1, 1023, "how many executors get no long requests");
 
 enum { IDLE, SHORT, LONG };
 

@@ -4,7 +4,7 @@
 
 HD_PARAM(type_offset, 2, 0, 127, "which byte of a request is its type");
 HD_PARAM(scan, 3, 0, 255, "the type of the long requests");
-HD_PARAM(reserved, 1, 1, 63, "how many executors are for long requests");
+HD_PARAM(reserved, 1, 1, 1023, "how many executors are for long requests");
 
 static u32 next_scan, next_other;
 

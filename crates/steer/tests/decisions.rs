@@ -259,7 +259,7 @@ proptest! {
         for name in shipped_names() {
             let (mut policy, mut view) = (native(name, ""), seen(executors));
             view.lengths = lengths.clone();
-            view.idle = (0..MAX_EXECUTORS).map(|k| idle >> k & 1 == 1).collect();
+            view.idle = (0..MAX_EXECUTORS).map(|k| idle >> (k % 64) & 1 == 1).collect();
             view.cpu = cpu;
             for (line, class) in policy.lines().iter().zip(&classes) {
                 line.class.store(*class, Relaxed);
@@ -351,7 +351,7 @@ fn the_kernel_and_user_space_decide_alike() {
     if !can_load("the_kernel_and_user_space_decide_alike") {
         return;
     }
-    for executors in [1, 2, 3, 6, 64] {
+    for executors in [1, 2, 3, 6, 64, 1024] {
         for (name, params) in [
             ("round-robin", ""),
             ("hash", ""),

@@ -124,7 +124,7 @@ mod tests {
             |text, cpus| open(text, &scenario("1us", cpus)).map(drop).unwrap_err().to_string();
         assert!(refused("class", 2).contains("late binding"));
         assert!(refused("token", 2).contains("nothing issues tokens"));
-        assert!(refused("hash", 65).contains("at most 64"));
+        assert!(refused("hash", 1025).contains("at most 1024"));
     }
 
     #[test]
