@@ -186,7 +186,7 @@ fn an_unprivileged_index_is_masked_against_speculation() {
     let object = read(&policy.object.expect("compiled")).expect("readable");
     let instructions = |program: heddle_bpf::Program| program.info().expect("info").instructions;
     let loaded = reuseport::load_policy("test", &object, &mut Maps::new()).expect("loaded");
-    let frames = [&policy::frame("reuseport"), &policy::frame("common"), &object];
+    let frames = [&policy::frame("reuseport_flow"), &policy::frame("common"), &object];
     let image = policy::link(&frames).expect("linked");
     let kind = heddle_bpf::ProgramKind::SkReuseport;
     let trusted = policy::load("trusted", kind, &image, &mut Maps::new()).expect("loaded");
