@@ -13,7 +13,7 @@ use super::own;
 pub struct ProgramFunction<'a> {
     /// Its first instruction.
     pub at: u32,
-    /// Its name, if it takes a 32-bit number, returns one, and is to be verified by itself.
+    /// Its name, if it takes a 32-bit number, returns one, and the verifier examines it by itself.
     pub alone: Option<&'a str>,
 }
 
@@ -47,7 +47,7 @@ const STATIC: u32 = 0;
 const GLOBAL: u32 = 1;
 
 impl Functions {
-    /// Describes `functions` to the kernel. `None` if none is to be verified by itself, or the kernel does not take
+    /// Describes `functions` to the kernel. `None` if none is verified by itself, or the kernel does not take
     /// such descriptions (before 5.6): then it verifies each at every call.
     pub fn load(functions: &[ProgramFunction<'_>]) -> Option<Self> {
         if functions.iter().all(|function| function.alone.is_none()) {

@@ -52,7 +52,7 @@ pub struct ProgramSpec<'a> {
     pub kind: ProgramKind,
     /// Its instructions in the kernel's form: 8 bytes each, maps as descriptors.
     pub instructions: &'a [u64],
-    /// Its functions, in order, if some are to be verified by themselves; otherwise may be empty.
+    /// Its functions, in order, if the verifier examines some by themselves; otherwise may be empty.
     pub functions: &'a [ProgramFunction<'a>],
 }
 
@@ -183,8 +183,8 @@ impl Program {
         }
         let name = c_name(spec.name);
         let (at, count) = (spec.instructions.as_ptr().cast(), spec.instructions.len());
-        // SAFETY: the strings, the instructions (8 bytes each, as `bpf_insn`), `functions` and the log outlive the call and have
-        // the lengths given; the kernel verifies what the instructions do.
+        // SAFETY: the strings, the instructions (8 bytes each, as `bpf_insn`), `functions` and the log outlive
+        // the call and have the lengths given; the kernel verifies what the instructions do.
         own(unsafe {
             sys::bpf_prog_load(kind, name.as_ptr(), c"GPL".as_ptr(), at, count as _, &raw mut opts)
         })

@@ -75,15 +75,15 @@ fn the_only_idle_one_of_many_is_found() {
     let sockets = group(MOST, "127.0.0.1:0");
     bench.attach("jiq", &sockets).expect("attached");
     for index in [0, 63, 64, 700, MOST - 1] {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let socket = sockets[index].try_clone().expect("a copy");
         let thread = thread::spawn(move || {
-            tell.send(rustix::thread::gettid().as_raw_nonzero()).expect("told");
+            sender.send(rustix::thread::gettid().as_raw_nonzero()).expect("sent");
             let mut ready = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN)];
             rustix::event::poll(&mut ready, None).expect("polled");
             socket.recv(&mut [0; 8]).expect("received")
         });
-        let status = format!("/proc/self/task/{}/stat", told.recv().expect("its id"));
+        let status = format!("/proc/self/task/{}/stat", receiver.recv().expect("its id"));
         let sleeps = || std::fs::read_to_string(&status).is_ok_and(|text| text.contains(") S "));
         until("it sleeps on its socket", sleeps);
         ask(&sockets, 1);

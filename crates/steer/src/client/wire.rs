@@ -14,7 +14,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::request::{Answer, Error, ErrorKind, ROLES, Request};
+use crate::request::{Answer, Error, ErrorKind, Request};
 
 /// The protocol version. Others are refused with a message.
 pub const VERSION: u8 = 2;
@@ -22,8 +22,6 @@ pub const VERSION: u8 = 2;
 pub const MAX_MESSAGE: usize = 4 << 20;
 /// Maximum descriptors in a message.
 pub const MAX_FDS: usize = 96;
-/// Maximum descriptors of a request, with all messages that belong to it.
-pub const MAX_REQUEST_FDS: usize = ROLES;
 
 const MAGIC: [u8; 3] = *b"HDS";
 const HEADER: usize = 8;
@@ -197,6 +195,7 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     use super::*;
+    use crate::request::ROLES;
 
     const SOON: Duration = Duration::from_millis(200);
 

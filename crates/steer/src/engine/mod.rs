@@ -55,12 +55,11 @@ pub use stats::Cost;
 use turns::{Turn, Turns};
 pub use upkeep::{Dead, Upkeep};
 
-use crate::client::wire::MAX_REQUEST_FDS;
 use crate::executor::LINES;
 use crate::hook::Hook;
 use crate::policy::{self, Object};
 use crate::request::{
-    Answer, Attachment, Error, ErrorKind, MapInfo, Policy, Request, Role, Status,
+    Answer, Attachment, Error, ErrorKind, MapInfo, Policy, ROLES, Request, Role, Status,
 };
 
 /// Characters kept of a text from a caller.
@@ -159,9 +158,9 @@ impl Engine {
     /// allows at all, and for what comes with them.
     #[must_use]
     pub fn max_descriptors(&self, caller: Caller) -> usize {
-        let others = MAX_REQUEST_FDS - MAX_EXECUTORS as usize;
+        let others = ROLES - MAX_EXECUTORS as usize;
         let executors = if caller.uid == 0 { usize::MAX } else { self.quota.executors };
-        executors.saturating_add(others).min(MAX_REQUEST_FDS)
+        executors.saturating_add(others).min(ROLES)
     }
 
     /// Serves `request` for `caller`.
