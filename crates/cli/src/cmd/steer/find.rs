@@ -7,7 +7,6 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use heddle_steer::process::{Protocol, Serving, command, serving};
 use heddle_steer::request::{Error, ErrorKind};
 use rustix::net::sockopt::socket_reuseport;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::advice::{self, SocketSharing};
 use super::refused;
@@ -43,9 +42,6 @@ impl Group {
 
     /// Copies its sockets, in order. Close the copies soon: see [`Serving::copy`].
     pub fn copies(&self) -> Result<Vec<OwnedFd>, Error> {
-        // The usual limit of 1,024 descriptors is too low for the largest groups.
-        let limit = getrlimit(Resource::Nofile);
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
         self.sockets.iter().map(Serving::copy).collect()
     }
 }
