@@ -1,5 +1,6 @@
 //! All parts, in the order of their tables.
 
+use super::idle::{self, IdleOptions};
 use super::loaded::{self, LoadedOptions};
 use super::overhead::{self, OverheadOptions};
 use super::pipes::{self, PipesOptions};
@@ -30,6 +31,8 @@ pub struct EventsOptions {
     pub uniform: UniformOptions,
     /// A client of high priority.
     pub priority: PriorityOptions,
+    /// Idle threads beside busy ones.
+    pub idle: IdleOptions,
     /// Rows of a simulation, from [`super::predicted()`], shown next to the measured ones.
     pub predicted: Vec<Row>,
     /// Whether all parts are short, to try out and not to quote.
@@ -62,6 +65,7 @@ impl EventsOptions {
             gis: loaded(Workload::gis(DILATION), [0.40, 0.60]),
             uniform: UniformOptions::new(systems, quick),
             priority: PriorityOptions::new(systems, quick),
+            idle: IdleOptions::new(systems, quick),
             predicted: Vec::new(),
             quick,
         }
@@ -76,6 +80,7 @@ impl EventsOptions {
             &mut self.gis.rounds,
             &mut self.uniform.rounds,
             &mut self.priority.rounds,
+            &mut self.idle.rounds,
         ];
         all.into_iter().for_each(|of| *of = rounds);
     }
@@ -88,6 +93,7 @@ impl EventsOptions {
             &mut self.gis.duration,
             &mut self.uniform.duration,
             &mut self.priority.duration,
+            &mut self.idle.duration,
         ];
         all.into_iter().for_each(|of| *of = time);
     }
@@ -140,6 +146,7 @@ impl EventsOptions {
                 targets::throughput(self.uniform.workload.name, &self.uniform.systems, rows)
             }
             Part::Priority => targets::priority(self.priority.chief.as_ref(), rows),
+            Part::Idle => Vec::new(),
         }
     }
 }
@@ -161,13 +168,18 @@ impl Suite for EventsOptions {
             Part::Gis => self.gis.steps(),
             Part::Uniform => self.uniform.steps(),
             Part::Priority => self.priority.steps(),
+            Part::Idle => self.idle.steps(),
         };
         self.parts.iter().map(of).sum()
     }
 
     fn lacks(&self, part: Part) -> Option<String> {
-        let alone = part == Part::Priority && self.priority.chief.is_none();
-        alone.then(|| "without a queue among the systems there is no priority".into())
+        let needs_queue = match part {
+            Part::Priority => self.priority.chief.is_none().then_some("there is no priority"),
+            Part::Idle => (self.idle.steps() == 0).then_some("idle threads look for nothing"),
+            _ => None,
+        };
+        needs_queue.map(|what| format!("without a queue among the systems {what}"))
     }
 
     fn measure(
@@ -183,6 +195,7 @@ impl Suite for EventsOptions {
             Part::Gis => loaded::run(&self.gis, stop, progress),
             Part::Uniform => uniform::run(&self.uniform, stop, progress),
             Part::Priority => priority::run(&self.priority, stop, progress),
+            Part::Idle => idle::run(&self.idle, stop, progress),
         }?;
         let targets = self.targets(part, &rows);
         rows.extend(predicted::about(part, &rows, &self.predicted));

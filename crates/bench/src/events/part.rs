@@ -15,5 +15,7 @@ crate::suite::parts! {
         Uniform = "uniform",
         /// A client of high priority under full load.
         Priority = "priority",
+        /// Idle threads beside busy ones.
+        Idle = "idle",
     }
 }

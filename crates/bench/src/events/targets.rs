@@ -3,7 +3,7 @@
 use super::loaded::LoadedOptions;
 use super::part::Part;
 use super::system::System;
-use super::{overhead, pipes, priority};
+use super::{idle, overhead, pipes, priority};
 use crate::suite::Target;
 use heddle_metrics::{Results, Row, Table};
 
@@ -44,6 +44,7 @@ pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
             "others_light_p99_ns",
             "others_over_without",
         ],
+        Part::Idle => &[idle::CPUS],
     };
     heddle_metrics::tables(&Results::here(rows.to_vec()).with_metrics(shown))
 }

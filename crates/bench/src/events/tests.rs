@@ -190,5 +190,6 @@ fn every_part_has_rows_of_every_system() {
     for system in ["hybrid high", "hybrid", "epoll-per-thread"] {
         has(system, "priority", "probe_over_idle");
     }
+    has("hybrid", "idle-50", "idle_cpus");
     assert!(outcome.tables.len() >= Part::ALL.len());
 }

@@ -22,7 +22,7 @@ Example:
 Parts, in the order of their tables: overhead (what an event costs), pipes (saturated, on 1 to N
 threads), zippydb (a few requests are very long), gis (a few connections are heavy; six threads in
 dilated time), uniform (all requests are alike), priority (a high-priority client under full
-load).
+load), idle (what 500 idle threads cost beside 500 busy ones).
 Systems: epoll-per-thread, epoll-shared, epoll-exclusive, or a policy of the queue (heddle
 policies lists them).
 Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
