@@ -9,7 +9,8 @@ use crate::slot::{NewEvent, Slot, Table, flag};
 use crate::state::{Next, TakeOutcome};
 use crate::telemetry::Telemetry;
 use crate::workers::{View, WorkerSet};
-use heddle_core::{CpuId, CpuInfo, CpuSet, Enqueue, Rng};
+use arc_swap::{ArcSwap, Guard};
+use heddle_core::{CpuId, CpuSet, Enqueue, Rng};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,9 @@ use std::sync::{Arc, Mutex};
 /// Which events exist, which threads handle them, and which run queue an activated event enters.
 pub(crate) struct Dispatcher {
     pub table: Table,
-    workers: Mutex<Arc<WorkerSet>>,
+    workers: ArcSwap<WorkerSet>,
+    /// Held while the worker set is replaced.
+    regrouping: Mutex<()>,
     /// Number of the current worker set. A thread that holds an older set fetches the new one.
     pub epoch: AtomicU64,
     policy: Mutex<String>,
@@ -38,11 +41,12 @@ impl Dispatcher {
     pub fn new(capacity: usize, policy: String, seen: bool) -> Result<Dispatcher, EventError> {
         let table = Table::new(capacity);
         let schedule = make(&policy, table.capacity(), 0)?;
-        let workers = WorkerSet::new(0, Vec::new(), Vec::new(), schedule);
+        let workers = WorkerSet::new(0, Vec::new(), schedule);
         let telemetry = Telemetry::new(&policy, seen);
         Ok(Dispatcher {
             table,
-            workers: Mutex::new(Arc::new(workers)),
+            workers: ArcSwap::from_pointee(workers),
+            regrouping: Mutex::new(()),
             epoch: AtomicU64::new(0),
             policy: Mutex::new(policy),
             ports: AtomicU32::new(0),
@@ -51,9 +55,9 @@ impl Dispatcher {
         })
     }
 
-    /// Returns the current workers.
-    pub fn workers(&self) -> Arc<WorkerSet> {
-        Arc::clone(&self.workers.lock().unwrap())
+    /// Returns the current workers, for a short time and without a write that all threads would share.
+    pub fn workers(&self) -> Guard<Arc<WorkerSet>> {
+        self.workers.load()
     }
 
     /// Returns the policy's text, as it was chosen.
@@ -99,16 +103,17 @@ impl Dispatcher {
     pub fn regroup(
         &self,
         policy: Option<&str>,
-        change: impl FnOnce(&mut Vec<Arc<Port>>, &mut Vec<CpuInfo>) -> Result<(), EventError>,
+        change: impl FnOnce(&mut Vec<Arc<Port>>),
     ) -> Result<Regrouped, EventError> {
-        let mut current = self.workers.lock().unwrap();
-        let (mut ports, mut infos) = (current.ports.to_vec(), current.infos.to_vec());
-        change(&mut ports, &mut infos)?;
+        let regrouping = self.regrouping.lock().unwrap();
+        let old = self.workers.load_full();
+        let mut ports = old.ports.to_vec();
+        change(&mut ports);
         if ports.len() > CpuSet::CAPACITY {
             return Err(EventError::Crowded(CpuSet::CAPACITY));
         }
         let schedule = match policy {
-            None => current.schedule.regroup(ports.len()),
+            None => old.schedule.regroup(ports.len()),
             Some(text) => {
                 let schedule = make(text, self.table.capacity(), ports.len())?;
                 *self.policy.lock().unwrap() = text.to_owned();
@@ -116,15 +121,14 @@ impl Dispatcher {
                 schedule
             }
         };
-        let old = Arc::clone(&current);
-        *current = Arc::new(WorkerSet::new(old.epoch + 1, ports, infos, schedule));
-        let new = Arc::clone(&current);
+        let new = Arc::new(WorkerSet::new(old.epoch + 1, ports, schedule));
+        self.workers.store(Arc::clone(&new));
         self.epoch.store(new.epoch, Ordering::Release);
         self.telemetry.set_workers(new.len());
         if policy.is_some() {
             self.init_all(&new);
         }
-        drop(current);
+        drop(regrouping);
         self.migrate(&old);
         Ok(Regrouped { old, new })
     }

@@ -314,9 +314,8 @@ mod tests {
         let port = |number| Arc::new(Port::new(number, WorkerCounts::default()).unwrap());
         let ports: Vec<_> = (0..3).map(port).collect();
         ports[0].figures.turn.set_average(Ns(1_000));
-        let infos = vec![heddle_sys::topology::cpu_info(0); 3];
         let schedule = crate::schedule::make("hybrid", 8, 3).unwrap().unwrap();
-        let workers = WorkerSet::new(0, ports, infos, schedule);
+        let workers = WorkerSet::new(0, ports, schedule);
         workers.idle.mark(2);
         let (now, waits) = (Cell::new(Ns(9_000)), vec![Cell::new(None); 3]);
         let host = HarvestHost { workers: &workers, now: &now, index: 0, held: 3, waits: &waits };

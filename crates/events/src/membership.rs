@@ -3,7 +3,6 @@
 use crate::EventError;
 use crate::inner::Inner;
 use crate::port::Port;
-use heddle_core::CpuInfo;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -12,7 +11,7 @@ impl Inner {
     pub fn regroup(
         &self,
         policy: Option<&str>,
-        change: impl FnOnce(&mut Vec<Arc<Port>>, &mut Vec<CpuInfo>) -> Result<(), EventError>,
+        change: impl FnOnce(&mut Vec<Arc<Port>>),
     ) -> Result<(), EventError> {
         let sets = self.dispatch.regroup(policy, change)?;
         self.watches.settle(&self.dispatch, &sets.new);
@@ -25,13 +24,7 @@ impl Inner {
     pub fn leave(&self, port: &Arc<Port>) {
         self.retain_departed(port);
         // Leaving cannot fail.
-        let _ = self.regroup(None, |ports, infos| {
-            if let Some(index) = ports.iter().position(|other| other.number == port.number) {
-                ports.remove(index);
-                infos.remove(index);
-            }
-            Ok(())
-        });
+        let _ = self.regroup(None, |ports| ports.retain(|other| other.number != port.number));
         self.watch_departed(port);
         port.leave().into_iter().for_each(|event| self.dispatch.drop_pinned(event));
     }

@@ -2,9 +2,10 @@
 
 use crate::telemetry::{Count, WorkerCounts};
 use crate::window::WINDOW;
-use heddle_core::Ns;
+use heddle_core::{CpuInfo, Ns};
 use heddle_core::driver::TurnTime;
 use heddle_sys::epoll::Epoll;
+use heddle_sys::{thread, topology};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Mutex;
@@ -20,6 +21,8 @@ pub(crate) struct Port {
     /// How many descriptors have their edges kept in this epoll, except those of pinned events.
     pub kept_edges: AtomicUsize,
     pub figures: Figures,
+    /// Where the thread runs. A leaf lock.
+    pub cpu: Mutex<CpuInfo>,
     /// The thread has left.
     pub gone: AtomicBool,
     /// Another thread has looked at this epoll since. It saw nothing of a signal sent to this thread, but its
@@ -51,6 +54,7 @@ pub(crate) struct Figures {
 }
 
 impl Port {
+    /// Makes the port of the calling thread.
     pub fn new(number: u32, counts: WorkerCounts) -> io::Result<Port> {
         Ok(Port {
             number,
@@ -59,6 +63,7 @@ impl Port {
             pins: AtomicUsize::new(0),
             kept_edges: AtomicUsize::new(0),
             figures: Figures::new(counts),
+            cpu: Mutex::new(topology::cpu_info(thread::current_cpu())),
             gone: AtomicBool::new(false),
             visited: AtomicBool::new(false),
         })

@@ -165,7 +165,7 @@ impl EventQueue {
     /// As [`EventQueueBuilder::build`]; the policy stays as it was.
     pub fn set_policy(&self, text: &str) -> Result<(), EventError> {
         self.0.check()?;
-        self.0.regroup(Some(text), |_, _| Ok(()))
+        self.0.regroup(Some(text), |_| ())
     }
 
     /// Returns the policy, as it was chosen.

@@ -31,6 +31,34 @@ impl Window {
     }
 }
 
+/// In how many consecutive windows a thread has to be seen on another CPU before it is taken to have moved there.
+const STAYS: u32 = 20;
+
+/// On which CPU a thread stays: one that the system moves about all the time is nowhere in particular.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stay {
+    cpu: u32,
+    seen: u32,
+    windows: u32,
+}
+
+impl Stay {
+    pub fn on(cpu: u32) -> Stay {
+        Stay { cpu, seen: cpu, windows: 0 }
+    }
+
+    /// A window ended on `cpu`. Returns it if the thread has moved there.
+    pub fn moved(&mut self, cpu: u32) -> Option<u32> {
+        self.windows = if cpu == self.seen { self.windows.saturating_add(1) } else { 1 };
+        self.seen = cpu;
+        let has_moved = cpu != self.cpu && self.windows >= STAYS;
+        if has_moved {
+            self.cpu = cpu;
+        }
+        has_moved.then_some(cpu)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +74,18 @@ mod tests {
         // Parked since before the window began.
         window.parked(Ns(WINDOW.0 * 9));
         assert_eq!(window.end(Ns(WINDOW.0 * 3)), Some(1000));
+    }
+
+    #[test]
+    fn a_thread_has_moved_once_it_stays_elsewhere() {
+        let mut stay = Stay::on(3);
+        let mut seen = |cpu, windows| (0..windows).filter_map(|_| stay.moved(cpu)).collect::<Vec<_>>();
+        assert_eq!(seen(3, 2 * STAYS), []);
+        assert_eq!(seen(5, STAYS - 1), []);
+        assert_eq!(seen(3, 1), []);
+        assert_eq!(seen(5, STAYS - 1), []);
+        assert_eq!(seen(5, 2 * STAYS), [5]);
+        assert_eq!(seen(3, STAYS), [3]);
     }
 
     proptest! {

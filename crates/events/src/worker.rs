@@ -22,14 +22,10 @@ pub struct Worker {
 impl Worker {
     pub(crate) fn join(inner: Arc<Inner>) -> Result<Worker, EventError> {
         let port = inner.dispatch.open_port()?;
-        let info = heddle_sys::topology::cpu_info(heddle_sys::thread::current_cpu());
         let mine = Arc::clone(&port);
-        inner.regroup(None, |ports, infos| {
-            ports.push(mine);
-            infos.push(info);
-            Ok(())
-        })?;
-        let mut state = WorkerState::new(port, inner.dispatch.workers(), inner.dispatch.seed());
+        inner.regroup(None, |ports| ports.push(mine))?;
+        let workers = Arc::clone(&inner.dispatch.workers());
+        let mut state = WorkerState::new(port, workers, inner.dispatch.seed());
         state.locate(&inner)?;
         Ok(Worker { inner, state, _thread: PhantomData })
     }

@@ -8,10 +8,11 @@ use crate::schedule::{Caller, Entry, Kind, Stolen};
 use crate::slot::Moment;
 use crate::spread::CHANGES;
 use crate::telemetry::Count;
-use crate::window::Window;
+use crate::visit::PATIENCE;
+use crate::window::{Stay, Window};
 use crate::workers::{View, WorkerSet};
 use heddle_core::{Ns, Rng};
-use heddle_sys::clock;
+use heddle_sys::{clock, topology};
 use heddle_sys::epoll::{Events, Look};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -30,10 +31,6 @@ const HARVEST_ALL: usize = 256;
 /// One of this many turns is timed if there is only one worker: then only the batch and the frequency depend
 /// on how long events take.
 const TIMED: u32 = 16;
-/// How long an idle worker sleeps at first, and at most, before it looks at busy workers' epolls again. The
-/// time doubles in between.
-const PATIENCE: Ns = Ns::from_ms(1);
-const PATIENCE_MOST: Ns = Ns::from_ms(64);
 
 /// An event that a worker was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +109,7 @@ pub(crate) struct WorkerState {
     /// What registrations follow ([`crate::drift::goal`]).
     pub goal: u64,
     pub changes: Cell<u32>,
+    stay: Stay,
     window: Window,
     turns: u32,
     /// How long this worker sleeps while another is busy, before it looks at that worker's epoll again.
@@ -120,6 +118,7 @@ pub(crate) struct WorkerState {
 
 impl WorkerState {
     pub fn new(port: Arc<Port>, workers: Arc<WorkerSet>, rng: Rng) -> WorkerState {
+        let stay = Stay::on(port.cpu.lock().unwrap().os_id);
         WorkerState {
             port,
             workers,
@@ -146,6 +145,7 @@ impl WorkerState {
             returned_at: None,
             goal: 0,
             changes: Cell::new(0),
+            stay,
             window: Window::default(),
             turns: 0,
             patience: PATIENCE,
@@ -164,7 +164,7 @@ impl WorkerState {
     /// Fetches the worker set if it has changed.
     pub fn refresh(&mut self, inner: &Inner) -> Result<(), EventError> {
         if inner.dispatch.epoch.load(Acquire) != self.workers.epoch {
-            self.workers = inner.dispatch.workers();
+            self.workers = Arc::clone(&inner.dispatch.workers());
             self.locate(inner)?;
         }
         Ok(())
@@ -190,8 +190,19 @@ impl WorkerState {
         if let Some(idle) = self.window.end(now) {
             self.port.figures.idle.store(idle, Relaxed);
             self.changes.set(CHANGES);
+            self.follow_cpu();
             inner.watches.spread.judge(now, &self.workers);
             self.update_goal(inner);
+        }
+    }
+
+    /// A window is over: if the system has moved the thread to another CPU for good, events follow.
+    fn follow_cpu(&mut self) {
+        if self.kind.has_choice
+            && let Some(cpu) = self.stay.moved(heddle_sys::thread::current_cpu())
+        {
+            *self.port.cpu.lock().unwrap() = topology::cpu_info(cpu);
+            self.workers.follow_cpus();
         }
     }
 
@@ -251,7 +262,7 @@ impl WorkerState {
         let wait = [left, later, again].into_iter().flatten().min();
         self.port.figures.add(Count::Parks, 1);
         let found = self.park_measured(inner, wait);
-        self.patience = (self.patience * 2).min(PATIENCE_MOST);
+        self.patience = self.more_patience(self.patience);
         self.workers.idle.unmark(self.index);
         // Events that it was given are delivered even then.
         if self.fired.is_empty() {
@@ -289,7 +300,8 @@ impl WorkerState {
     /// busy: an event of a descriptor that is registered with a busy worker alone wakes no other.
     fn visit_busy(&mut self, inner: &Inner) -> Option<Ns> {
         let looks = self.fired.is_empty() && self.kind.is_shared && self.has_others();
-        (looks && self.visit(inner)).then_some(self.patience)
+        let has_slept = self.patience > PATIENCE;
+        (looks && self.visit(inner, has_slept)).then_some(self.patience)
     }
 
     /// Looks into the other run queues. This worker is marked idle, so an event that is added from now on

@@ -8,7 +8,7 @@ use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, Host, Ns, Topology};
 use heddle_sync::IdleSet;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU16, Ordering, fence};
 
 /// The workers that wait on the queue, by index. A worker's index is that of its run queue.
 pub(crate) struct WorkerSet {
@@ -18,8 +18,8 @@ pub(crate) struct WorkerSet {
     pub schedule: Box<dyn Schedule>,
     /// The indices of parked workers.
     pub idle: IdleSet,
-    /// The worker nearest to each of the system's CPUs.
-    nearest: Box<[u16]>,
+    /// The worker nearest to each of the system's CPUs; changes with [`WorkerSet::follow_cpus`].
+    nearest: Box<[AtomicU16]>,
     by_port: Lookup,
 }
 
@@ -54,15 +54,15 @@ impl WorkerSet {
     pub fn new(
         epoch: u64,
         ports: Vec<Arc<Port>>,
-        infos: Vec<CpuInfo>,
         schedule: Box<dyn Schedule>,
     ) -> WorkerSet {
-        let (nearest, by_port) = (nearest(&infos), Lookup::new(&ports));
+        let (infos, by_port) = (infos(&ports), Lookup::new(&ports));
+        let nearest = nearest(&infos).map(AtomicU16::new).collect();
         WorkerSet {
             epoch,
             idle: IdleSet::new(ports.len()),
             ports: ports.into(),
-            infos: infos.into(),
+            infos,
             schedule,
             nearest,
             by_port,
@@ -80,7 +80,16 @@ impl WorkerSet {
 
     /// Returns the index of the worker nearest to a CPU of the system.
     pub fn nearest_to(&self, os_cpu: u32) -> Option<usize> {
-        self.nearest.get(os_cpu as usize).map(|&index| usize::from(index))
+        self.nearest.get(os_cpu as usize).map(|index| usize::from(index.load(Ordering::Relaxed)))
+    }
+
+    /// The CPUs on which workers run have changed: a connection's events go to the worker that is near its
+    /// packets now. What policies see of the topology follows with the next set.
+    pub fn follow_cpus(&self) {
+        let infos = infos(&self.ports);
+        for (now, index) in self.nearest.iter().zip(nearest(&infos)) {
+            now.store(index, Ordering::Relaxed);
+        }
     }
 
     /// Wakes the worker at `index` if it is parked. The caller has put something where that worker looks.
@@ -111,14 +120,17 @@ impl WorkerSet {
     }
 }
 
+/// Where the workers run.
+fn infos(ports: &[Arc<Port>]) -> Box<[CpuInfo]> {
+    ports.iter().map(|port| *port.cpu.lock().unwrap()).collect()
+}
+
 /// For each CPU of the system, the worker that shares most with it; equals take turns.
-fn nearest(infos: &[CpuInfo]) -> Box<[u16]> {
-    if infos.is_empty() {
-        return Box::default();
-    }
+fn nearest(infos: &[CpuInfo]) -> impl Iterator<Item = u16> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let highest = infos.iter().map(|info| info.os_id as usize + 1).max().unwrap_or(1).max(cpus);
-    (0..highest as u32).map(|cpu| nearest_to(infos, cpu)).collect()
+    let highest = infos.iter().map(|info| info.os_id as usize + 1).max().unwrap_or(0);
+    let end = if infos.is_empty() { 0 } else { highest.max(cpus) };
+    (0..end as u32).map(|cpu| nearest_to(infos, cpu))
 }
 
 fn nearest_to(infos: &[CpuInfo], os_cpu: u32) -> u16 {
@@ -188,10 +200,26 @@ mod tests {
     }
 
     #[test]
+    fn connections_follow_a_worker_to_another_cpu() {
+        let ports: Vec<_> = (0..2).map(|n| Arc::new(Port::new(n, WorkerCounts::default()).unwrap())).collect();
+        let move_to = |port: usize, os_id| ports[port].cpu.lock().unwrap().os_id = os_id;
+        move_to(0, 0);
+        move_to(1, 1);
+        let schedule = make("cpu-affinity", 8, 2).unwrap().unwrap();
+        let workers = WorkerSet::new(0, ports.clone(), schedule);
+        let nearest = || (workers.nearest_to(0), workers.nearest_to(1));
+        assert_eq!(nearest(), (Some(0), Some(1)));
+        move_to(0, 1);
+        move_to(1, 0);
+        workers.follow_cpus();
+        assert_eq!(nearest(), (Some(1), Some(0)));
+    }
+
+    #[test]
     fn the_share_limits_high_priority_and_leaves_room_for_normal() {
         let schedule = make("hybrid", 16, 1).unwrap().unwrap();
         let workers =
-            WorkerSet::new(0, Vec::new(), Vec::new(), make("fifo", 1, 0).unwrap().unwrap());
+            WorkerSet::new(0, Vec::new(), make("fifo", 1, 0).unwrap().unwrap());
         let (view, rng) = (View(&workers), Rng::new(1));
         let caller = Caller { index: 0, host: &view, rng: &rng };
         let entries: Vec<_> = (0..8).map(|event| Entry { event, high: event >= 4 }).collect();

@@ -40,6 +40,11 @@ impl IdleSet {
         self.0[worker / 64].load(Ordering::Relaxed) >> (worker % 64) & 1 == 1
     }
 
+    /// Returns how many workers are marked; a hint.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+    }
+
     /// Returns whether no worker is marked; a hint.
     #[inline]
     pub fn is_empty(&self) -> bool {
