@@ -143,6 +143,6 @@ pub use sources::{FileChanges, TimerStart};
 #[cfg(not(loom))]
 pub use stats::{Stats, WorkerStats};
 #[cfg(not(loom))]
-pub use worker::Worker;
+pub use worker::{PollState, Worker};
 #[cfg(not(loom))]
 pub use worker_state::Fired;

@@ -2,8 +2,8 @@
 
 use crate::telemetry::{Count, WorkerCounts};
 use crate::window::WINDOW;
-use heddle_core::{CpuInfo, Ns};
 use heddle_core::driver::TurnTime;
+use heddle_core::{CpuInfo, Ns};
 use heddle_sys::epoll::Epoll;
 use heddle_sys::{thread, topology};
 use std::collections::VecDeque;

@@ -139,7 +139,9 @@ mod tests {
         assert_eq!(idle.state.more_patience(PATIENCE_MOST), PATIENCE_MOST);
         (0..9).for_each(|index| idle.state.workers.idle.mark(index));
         assert_eq!(idle.state.more_patience(PATIENCE_MOST), PATIENCE_MOST * 2);
-        (0..9).chain([idle.state.index]).for_each(|index| drop(idle.state.workers.idle.unmark(index)));
+        for index in (0..9).chain([idle.state.index]) {
+            idle.state.workers.idle.unmark(index);
+        }
         let mut delivered = 0;
         while delivered < busy.len() {
             let n = idle.wait(Some(Duration::ZERO)).unwrap().count();

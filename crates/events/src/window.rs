@@ -79,7 +79,8 @@ mod tests {
     #[test]
     fn a_thread_has_moved_once_it_stays_elsewhere() {
         let mut stay = Stay::on(3);
-        let mut seen = |cpu, windows| (0..windows).filter_map(|_| stay.moved(cpu)).collect::<Vec<_>>();
+        let mut seen =
+            |cpu, windows| (0..windows).filter_map(|_| stay.moved(cpu)).collect::<Vec<_>>();
         assert_eq!(seen(3, 2 * STAYS), []);
         assert_eq!(seen(5, STAYS - 1), []);
         assert_eq!(seen(3, 1), []);

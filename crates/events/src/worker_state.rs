@@ -10,10 +10,11 @@ use crate::spread::CHANGES;
 use crate::telemetry::Count;
 use crate::visit::PATIENCE;
 use crate::window::{Stay, Window};
+use crate::worker::PollState;
 use crate::workers::{View, WorkerSet};
 use heddle_core::{Ns, Rng};
-use heddle_sys::{clock, topology};
 use heddle_sys::epoll::{Events, Look};
+use heddle_sys::{clock, topology};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -110,6 +111,8 @@ pub(crate) struct WorkerState {
     pub goal: u64,
     pub changes: Cell<u32>,
     stay: Stay,
+    /// Since when the thread waits elsewhere.
+    polls_since: Option<Ns>,
     window: Window,
     turns: u32,
     /// How long this worker sleeps while another is busy, before it looks at that worker's epoll again.
@@ -146,6 +149,7 @@ impl WorkerState {
             goal: 0,
             changes: Cell::new(0),
             stay,
+            polls_since: None,
             window: Window::default(),
             turns: 0,
             patience: PATIENCE,
@@ -212,7 +216,9 @@ impl WorkerState {
         self.fates.clear();
         self.fates.resize(n, Cell::new(fate));
         self.turns = self.turns.wrapping_add(1);
-        self.patience = PATIENCE;
+        if n > 0 {
+            self.patience = PATIENCE;
+        }
         let figures = &self.port.figures;
         figures.add(Count::Events, n as u64);
         figures.add(Count::Waits, 1);
@@ -244,12 +250,48 @@ impl WorkerState {
         !self.fired.is_empty()
     }
 
-    /// Parks until something happens. Returns false if the wait is over: because of the time, or of a signal.
-    pub fn park(&mut self, inner: &Inner, until: Option<Ns>) -> Result<bool, EventError> {
+    /// Marks the worker idle and looks for work once more. Returns when to look again, if at a given time.
+    fn begin_idle(&mut self, inner: &Inner) -> Option<Ns> {
         self.workers.idle.mark(self.index);
         self.take_own_signals(inner);
         let later = if self.has_others() { self.steal(inner) } else { None };
         let again = self.visit_busy(inner);
+        later.into_iter().chain(again).min()
+    }
+
+    /// As [`Worker::prepare_poll`](crate::Worker::prepare_poll). What is found is delivered by the next wait.
+    pub fn prepare_poll(&mut self, inner: &Inner) -> Result<PollState, EventError> {
+        if self.polls_since.is_none() {
+            self.polls_since = Some(clock::now());
+        }
+        let again = self.begin_idle(inner);
+        self.take(inner, self.turn_quota(inner));
+        if self.fired.is_empty() && !self.has_work(inner) {
+            self.patience = self.more_patience(self.patience);
+            return Ok(PollState::Idle(again.map(Into::into)));
+        }
+        self.workers.idle.unmark(self.index);
+        if self.fired.is_empty() {
+            inner.check()?;
+        } else {
+            self.begin_turn(Fate::Unseen);
+        }
+        Ok(PollState::Ready)
+    }
+
+    /// The worker waits, perhaps after it was polled. Returns whether it has been given events already.
+    pub fn end_poll(&mut self) -> bool {
+        let Some(since) = self.polls_since.take() else { return false };
+        self.workers.idle.unmark(self.index);
+        if self.has_others() {
+            self.window.parked(clock::now() - since);
+        }
+        !self.fired.is_empty()
+    }
+
+    /// Parks until something happens. Returns false if the wait is over: because of the time, or of a signal.
+    pub fn park(&mut self, inner: &Inner, until: Option<Ns>) -> Result<bool, EventError> {
+        let again = self.begin_idle(inner);
         if !self.fired.is_empty() || self.has_work(inner) {
             self.workers.idle.unmark(self.index);
             // The queue may have been closed. Events that the worker has by then are delivered all the same.
@@ -259,7 +301,7 @@ impl WorkerState {
             return Ok(self.fired.is_empty());
         }
         let left = until.map(time_left);
-        let wait = [left, later, again].into_iter().flatten().min();
+        let wait = left.into_iter().chain(again).min();
         self.port.figures.add(Count::Parks, 1);
         let found = self.park_measured(inner, wait);
         self.patience = self.more_patience(self.patience);

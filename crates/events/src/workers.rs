@@ -51,11 +51,7 @@ impl Lookup {
 }
 
 impl WorkerSet {
-    pub fn new(
-        epoch: u64,
-        ports: Vec<Arc<Port>>,
-        schedule: Box<dyn Schedule>,
-    ) -> WorkerSet {
+    pub fn new(epoch: u64, ports: Vec<Arc<Port>>, schedule: Box<dyn Schedule>) -> WorkerSet {
         let (infos, by_port) = (infos(&ports), Lookup::new(&ports));
         let nearest = nearest(&infos).map(AtomicU16::new).collect();
         WorkerSet {
@@ -201,7 +197,8 @@ mod tests {
 
     #[test]
     fn connections_follow_a_worker_to_another_cpu() {
-        let ports: Vec<_> = (0..2).map(|n| Arc::new(Port::new(n, WorkerCounts::default()).unwrap())).collect();
+        let ports: Vec<_> =
+            (0..2).map(|n| Arc::new(Port::new(n, WorkerCounts::default()).unwrap())).collect();
         let move_to = |port: usize, os_id| ports[port].cpu.lock().unwrap().os_id = os_id;
         move_to(0, 0);
         move_to(1, 1);
@@ -218,8 +215,7 @@ mod tests {
     #[test]
     fn the_share_limits_high_priority_and_leaves_room_for_normal() {
         let schedule = make("hybrid", 16, 1).unwrap().unwrap();
-        let workers =
-            WorkerSet::new(0, Vec::new(), make("fifo", 1, 0).unwrap().unwrap());
+        let workers = WorkerSet::new(0, Vec::new(), make("fifo", 1, 0).unwrap().unwrap());
         let (view, rng) = (View(&workers), Rng::new(1));
         let caller = Caller { index: 0, host: &view, rng: &rng };
         let entries: Vec<_> = (0..8).map(|event| Entry { event, high: event >= 4 }).collect();

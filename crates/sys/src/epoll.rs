@@ -143,6 +143,12 @@ impl Epoll {
     }
 }
 
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
 impl AsRawFd for Epoll {
     /// Returns the epoll's own descriptor, for another epoll to watch.
     fn as_raw_fd(&self) -> RawFd {

@@ -45,9 +45,9 @@ mod workload;
 
 pub use bench::EventsOptions;
 pub use demux::{Demux, EventWorker, Remainder, Watched};
+pub use idle::IdleOptions;
 pub use loaded::LoadedOptions;
 pub use open::open;
-pub use idle::IdleOptions;
 pub use overhead::OverheadOptions;
 pub use part::Part;
 pub use pipes::PipesOptions;
