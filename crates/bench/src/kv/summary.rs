@@ -175,7 +175,7 @@ fn difference(ratio: &Row) -> String {
         false => (1.0 / value, 1.0 / max, 1.0 / min, "higher"),
     };
     if !ratio.valid {
-        format!("{factor:.1} times {direction}, but the runs are invalid: do not quote")
+        "the runs are invalid, do not quote".into()
     } else if ratio.runs < 2 {
         format!(
             "{factor:.1} times {direction} in a single round, which has no spread: do not quote"
