@@ -129,6 +129,29 @@ fn each_request_is_answered_once_while_the_policy_changes() {
     all_requests_are_answered_once(&["hybrid", "fifo", "queue-affinity", "best-of-two"], 20, 200);
 }
 
+/// SKQ's rtshare (section 4.4): high priority comes first, and leaves its part of each batch to the rest.
+#[test]
+fn high_priority_has_its_share_of_each_batch() {
+    for (percent, high) in [(100, 8), (50, 4), (25, 2)] {
+        let queue = EventQueue::builder().high_share(percent).build().unwrap();
+        let mut worker = queue.worker().unwrap();
+        worker.set_batch(8);
+        for token in 0..32 {
+            let options = EventOptions::default();
+            let options = if token % 2 == 0 { options.high() } else { options };
+            queue.trigger(queue.register_user(token, options).unwrap()).unwrap();
+        }
+        for _ in 0..2 {
+            let batch: Vec<u64> =
+                worker.wait(Some(Duration::ZERO)).unwrap().map(|event| event.token()).collect();
+            let (first, rest) = batch.split_at(high);
+            assert_eq!(batch.len(), 8, "{percent} %");
+            assert!(first.iter().all(|token| token % 2 == 0), "{percent} %: {batch:?}");
+            assert!(rest.iter().all(|token| token % 2 == 1), "{percent} %: {batch:?}");
+        }
+    }
+}
+
 #[test]
 fn errors_are_explained_and_change_nothing() {
     let refuse =
