@@ -1,7 +1,7 @@
 //! One agent for all CPUs.
 
 use super::Realtime;
-use super::realtime::{PAUSE, PAUSE_EVERY};
+use super::realtime::{Home, OFFLINE_PAUSE, PAUSE, PAUSE_EVERY};
 use super::threads::AgentThreads;
 use heddle_core::{CpuId, Ns, Policy};
 
@@ -20,17 +20,18 @@ impl<P: Policy> AgentThreads<'_, P> {
 
     /// Spins on CPU `me` while it is the active one.
     pub(super) fn spin_centrally(&self, me: usize) {
+        let mut home = self.home(CpuId(me as u16));
         while self.relay.await_turn(me) && !self.is_over() {
-            let next = self.spin(CpuId(me as u16));
+            let next = self.spin(CpuId(me as u16), &mut home);
             if let Some(next) = next {
                 self.relay.pass(me, next.index());
             }
         }
     }
 
-    /// Runs rounds without a pause until another thread wants `own`. Returns the CPU to which the agent moves; none
-    /// at the end.
-    fn spin(&self, own: CpuId) -> Option<CpuId> {
+    /// Runs rounds without a pause until another thread wants `own`, or it is offline. Returns the CPU to which the
+    /// agent moves; none at the end.
+    fn spin(&self, own: CpuId, home: &mut Home) -> Option<CpuId> {
         let mut scheduler = self.scheduler();
         scheduler.set_own(Some(own));
         // The agent does not sleep on the queue, so messages need not wake it.
@@ -40,14 +41,28 @@ impl<P: Policy> AgentThreads<'_, P> {
         while !self.is_over() {
             scheduler.round();
             self.show(&scheduler);
-            if self.backend.cpu(own).handoff != handoffs
-                && let Some(next) = scheduler.next_spin_cpu()
-            {
-                return Some(next);
+            let word = self.backend.cpu(own);
+            home.keep(word.online);
+            if word.handoff != handoffs || !word.online {
+                let next = scheduler.next_spin_cpu();
+                let next = next.filter(|&next| word.online || self.can_run_beside(next));
+                if next.is_some() {
+                    return next;
+                }
             }
-            pause_at = self.pause_if_due(pause_at);
+            match word.online {
+                true => pause_at = self.pause_if_due(pause_at),
+                // It spins on a CPU that is not its own.
+                false => std::thread::sleep(OFFLINE_PAUSE.into()),
+            }
         }
         None
+    }
+
+    /// Whether threads can run on a CPU while the agent spins on `own`.
+    fn can_run_beside(&self, own: CpuId) -> bool {
+        let mut others = (0..self.backend.cpus().len() as u16).map(CpuId).filter(|&cpu| cpu != own);
+        others.any(|cpu| self.backend.cpu(cpu).online)
     }
 
     fn pause_if_due(&self, due: Ns) -> Ns {

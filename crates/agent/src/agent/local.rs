@@ -7,7 +7,9 @@ impl<P: Policy> AgentThreads<'_, P> {
     /// Decides for `cpu`, asleep while its queue has no message, no quantum ends and no other agent nudges it.
     pub(super) fn decide_locally(&self, cpu: CpuId) {
         let mut share = self.share(cpu.index());
+        let mut home = self.home(cpu);
         while !self.is_over() {
+            home.keep(self.backend.cpu(cpu).online);
             let mut scheduler = self.scheduler();
             let round = scheduler.round_of(cpu);
             self.show(&scheduler);

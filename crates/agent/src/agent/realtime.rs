@@ -47,3 +47,29 @@ pub(super) fn become_agent(
 pub(super) const PAUSE_EVERY: Ns = Ns::from_ms(100);
 /// The length of the pause.
 pub(super) const PAUSE: Ns = Ns::from_us(50);
+/// The pause of an agent that spins while its CPU is offline.
+pub(super) const OFFLINE_PAUSE: Ns = Ns::from_ms(1);
+
+/// The CPU to which an agent is pinned. While it is offline the kernel lets the agent run on any other.
+#[derive(Debug)]
+pub(super) struct Home {
+    realtime: Realtime,
+    os_cpu: u32,
+    is_pinned: bool,
+}
+
+impl Home {
+    /// An agent that is not known to be pinned.
+    pub(super) fn new(realtime: Realtime, os_cpu: u32) -> Home {
+        Home { realtime, os_cpu, is_pinned: false }
+    }
+
+    /// Pins the calling agent again if its CPU was offline and is not any more.
+    pub(super) fn keep(&mut self, is_online: bool) {
+        if !is_online {
+            self.is_pinned = false;
+        } else if !self.is_pinned {
+            self.is_pinned = self.realtime == Realtime::Off || thread::pin(&[self.os_cpu]).is_ok();
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::machine::{Machine, ModelEnclave, Spec};
-use heddle_core::{CpuId, TaskId};
+use heddle_core::{CpuId, Ns, TaskId};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -71,6 +71,68 @@ fn threads_take_turns_in_every_agent_mode() {
         assert_ne!(counts.committed() + counts.taken, 0, "{mode:?} {policy}");
         machine.audit().unwrap();
     }
+}
+
+/// CPU 0 is the one on which an agent spins first.
+#[test]
+fn threads_of_an_offline_cpu_run_elsewhere_and_the_cpu_is_used_when_it_is_back() {
+    for (mode, policy) in MODES.into_iter().flat_map(|p| [(p, "fifo"), (p, "work-stealing")]) {
+        let (machine, enclave) = enclave(3);
+        let threads: Vec<_> = (0..6).map(|_| machine.spawn(1, true)).collect();
+        with_agent(Options { mode, ..Options::simulated(policy) }, &enclave, |_| {
+            take_turns(&machine, &threads, 5);
+            for cpu in [0, 1, 2].map(CpuId) {
+                machine.set_online(cpu, false);
+                take_turns(&machine, &threads, 5);
+                assert_eq!(machine.running(cpu), None, "{mode:?} {policy}");
+                machine.set_online(cpu, true);
+                let is_used = || {
+                    machine.set_time(machine.time() + Ns::from_ms(1));
+                    (0..3).all(|cpu| is_in_use(&machine, &enclave, mode, CpuId(cpu)))
+                };
+                heddle_test_support::until(&format!("{mode:?} {policy} uses {cpu}"), is_used);
+            }
+        });
+        machine.audit().unwrap();
+    }
+}
+
+/// Whether a thread or, for all but one of the CPUs, a spinning agent has `cpu`.
+fn is_in_use(machine: &Machine, enclave: &ModelEnclave, mode: AgentMode, cpu: CpuId) -> bool {
+    let has_none = |cpu: &CpuId| machine.running(*cpu).is_none();
+    let spins = mode == AgentMode::Central { spin: true };
+    let others = (0..enclave.cpus().len() as u16).map(CpuId).filter(|&other| other != cpu);
+    !has_none(&cpu) || spins && others.filter(has_none).count() == 0
+}
+
+#[test]
+fn a_spinning_agent_moves_from_an_offline_cpu() {
+    let (machine, enclave) = enclave(3);
+    let threads: Vec<_> = (0..6).map(|_| machine.spawn(1, true)).collect();
+    let mode = AgentMode::Central { spin: true };
+    let busy = || (0..3).filter(|&cpu| machine.running(CpuId(cpu)).is_some()).count();
+    with_agent(Options { mode, ..Options::simulated("fifo") }, &enclave, |_| {
+        heddle_test_support::until("the agent has CPU 0", || busy() == 2);
+        machine.set_online(CpuId(0), false);
+        heddle_test_support::until("it has another", || {
+            take_turns(&machine, &threads, 1);
+            busy() == 1
+        });
+    });
+    machine.audit().unwrap();
+}
+
+#[test]
+fn an_agent_does_not_spin_where_no_thread_could_run_then() {
+    let (machine, enclave) = enclave(2);
+    let threads: Vec<_> = (0..3).map(|_| machine.spawn(1, true)).collect();
+    let mode = AgentMode::Central { spin: true };
+    with_agent(Options { mode, ..Options::simulated("fifo") }, &enclave, |_| {
+        take_turns(&machine, &threads, 5);
+        machine.set_online(CpuId(0), false);
+        take_turns(&machine, &threads, 5);
+    });
+    machine.audit().unwrap();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! All threads of one agent, from start to end.
 
+use super::realtime::Home;
 use super::relay::Relay;
 use super::report::{AgentInfo, StatusBoard};
 use super::share::{REST, Share, Spent};
@@ -186,7 +187,8 @@ impl<'a, P: Policy> AgentThreads<'a, P> {
     ) -> Result<ScopedJoinHandle<'s, ()>, AgentError> {
         let agent = move || {
             let is_central = self.mode == AgentMode::Central { spin: false };
-            let cpu = (!is_central).then(|| self.backend.cpus()[at].os_id);
+            let is_pinned = !is_central && self.backend.cpu(CpuId(at as u16)).online;
+            let cpu = is_pinned.then(|| self.backend.cpus()[at].os_id);
             let ready = realtime::become_agent(self.realtime, &self.backend.traits(), cpu);
             let _ = sender.send(ready);
             if self.gate.pass() {
@@ -230,6 +232,11 @@ impl<'a, P: Policy> AgentThreads<'a, P> {
             self.end(EndReason::Lost);
         }
         self.over.load(Ordering::Acquire)
+    }
+
+    /// Returns the place of the agent of `cpu`.
+    pub fn home(&self, cpu: CpuId) -> Home {
+        Home::new(self.realtime, self.backend.cpus()[cpu.index()].os_id)
     }
 
     /// Returns the account of the calling agent `at`.

@@ -18,18 +18,27 @@ pub struct MachineCpus {
     pub online: Cpus,
 }
 
+/// Returns the CPUs that are online now.
+///
+/// # Errors
+/// If /sys cannot be read.
+pub(super) fn online() -> Result<Cpus, GuardianError> {
+    read("online")
+}
+
+fn read(name: &str) -> Result<Cpus, GuardianError> {
+    let path = format!("/sys/devices/system/cpu/{name}");
+    let text = fs::read_to_string(&path).map_err(GuardianError::system(path))?;
+    parse(&text).map_err(GuardianError::Failed)
+}
+
 impl MachineCpus {
     /// Reads the CPUs of this machine.
     ///
     /// # Errors
     /// If /sys cannot be read.
     pub fn here() -> Result<MachineCpus, GuardianError> {
-        let read = |name: &str| {
-            let path = format!("/sys/devices/system/cpu/{name}");
-            let text = fs::read_to_string(&path).map_err(GuardianError::system(path))?;
-            parse(&text).map_err(GuardianError::Failed)
-        };
-        Ok(MachineCpus { present: read("present")?, online: read("online")? })
+        Ok(MachineCpus { present: read("present")?, online: online()? })
     }
 
     /// Returns all online CPUs except the first, which takes most interrupts and the rest of the system; the first

@@ -1,5 +1,6 @@
 //! What the guardian needs of a backend beyond [`Backend`]: making enclaves, adding threads, giving them back.
 
+use super::cpus::Cpus;
 use super::{GuardianError, Kind};
 use crate::model::EnclaveWord;
 use crate::scx::SchedulerExit;
@@ -36,6 +37,9 @@ pub trait Keeper: Send {
     /// Makes the enclave an orphan if its agent hangs, for backends whose kernel side does not. Called several
     /// times a second.
     fn check_patience(&self) {}
+    /// Reports to the enclave which of the machine's CPUs are online, for backends whose kernel side does not see it.
+    /// Called several times a second.
+    fn set_online(&self, _: &Cpus) {}
     /// Gives unmanaged threads of the backend's class, of any user, to the default scheduler, so that they do no
     /// harm. Called several times a second, also without an agent.
     fn release_unmanaged(&self) {}

@@ -1,5 +1,6 @@
 //! The backends of this machine's kernel.
 
+use super::cpus::Cpus;
 use super::keeper::{Backends, Keeper, processes_of};
 use super::{Enclaves, GuardianError, Kind};
 use crate::fair::{self, Fair};
@@ -139,6 +140,10 @@ impl Keeper for Rt {
 
     fn check_patience(&self) {
         Rt::check_patience(self);
+    }
+
+    fn set_online(&self, online: &Cpus) {
+        Rt::set_online(self, online);
     }
 }
 

@@ -7,7 +7,7 @@ use super::protocol::AgentReply;
 use super::record::Stage;
 use super::start::{Followed, Guardian, Program, ends};
 use super::target::{Target, join_target};
-use super::{GuardianError, tasks};
+use super::{GuardianError, cpus, tasks};
 use crate::model::Phase;
 use heddle_sys::usdt;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
@@ -234,11 +234,16 @@ impl Guardian {
         }
     }
 
-    /// Checks what sends no events: whether the backend has lost patience with the agent, or has ended.
+    /// Checks what sends no events: which CPUs are online, whether the backend has lost patience with the agent, or
+    /// has ended.
     fn check(&mut self) -> Result<(), GuardianError> {
         let Some(keeper) = &self.keeper else { return Ok(()) };
         keeper.release_unmanaged();
         let Some(agent) = &mut self.agent else { return Ok(()) };
+        // If it cannot be read, it is as before.
+        if let Ok(online) = cpus::online() {
+            keeper.set_online(&online);
+        }
         keeper.check_patience();
         if keeper.ended().is_some() {
             return self.agent_gone(None);

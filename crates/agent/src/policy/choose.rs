@@ -10,6 +10,9 @@ use heddle_core::{CpuId, CpuSet, Enqueue, Model, Ns, Policy, TaskId};
 /// How many unusable proposals (asleep, gone, not allowed) to drop for one CPU.
 const DROPS: usize = 256;
 
+/// How often to look whether a CPU is online again while threads wait.
+const OFFLINE_CHECK: Ns = Ns::from_ms(100);
+
 /// Whether a CPU without an assignment can take a thread.
 enum Availability {
     /// A thread would run at once.
@@ -48,10 +51,21 @@ impl<P: Policy> Scheduler<'_, P> {
         for cpu in held.iter().filter(|&cpu| self.cpus[cpu.index()].task.is_some()) {
             self.behind.insert(cpu);
         }
+        let mut offline = self.barred;
+        self.own.into_iter().for_each(|own| offline.remove(own));
+        if !offline.is_empty() && self.has_waiting() {
+            // Nothing says that a CPU is online again.
+            self.retry_at = self.retry_at.min(self.view.now + OFFLINE_CHECK);
+        }
+    }
+
+    /// Whether a thread waits for a CPU.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.view.total() > 0 || !self.deferred.is_empty()
     }
 
     fn serve(&mut self, cpus: CpuSet) {
-        if cpus.is_empty() || self.view.total() == 0 && self.deferred.is_empty() {
+        if cpus.is_empty() || !self.has_waiting() {
             return;
         }
         if P::MODEL == Model::Central {

@@ -131,7 +131,7 @@ impl<P: Policy> Scheduler<'_, P> {
         let Some(cpu) = scope else { return };
         let mut idle = self.view.idle();
         idle.remove(cpu);
-        if self.view.total() == 0 && self.deferred.is_empty() || idle.is_empty() {
+        if !self.has_waiting() || idle.is_empty() {
             return;
         }
         for other in idle.iter() {

@@ -75,6 +75,24 @@ fn a_queue_for_each_cpu_is_balanced() {
     assert_eq!(threads.iter().filter(|&&t| machine.thread(t).state == State::OnCpu).count(), 2);
 }
 
+/// A CPU that is back sends no message: the agents look.
+#[test]
+fn agents_look_for_offline_cpus_while_threads_wait() {
+    let (machine, enclave) = machine_of(2);
+    let mut agent = scheduler::<WorkStealing>("work-stealing", &enclave);
+    let rest = Some(Ns::from_ms(100));
+    machine.set_online(CpuId(1), false);
+    machine.spawn(1, true);
+    assert_eq!((agent.round().next, running(&machine, 2)), (None, vec![Some(0), None]));
+    machine.spawn(1, true);
+    machine.spawn(1, true);
+    assert_eq!((agent.round().next, running(&machine, 2)), (rest, vec![Some(0), None]));
+    assert_eq!(agent.waiting().collect::<Vec<_>>(), [2, 0], "none waits for it");
+    machine.set_online(CpuId(1), true);
+    machine.set_time(Ns::from_ms(100));
+    assert_eq!((agent.round().next, running(&machine, 2)), (None, vec![Some(0), Some(1)]));
+}
+
 #[test]
 fn a_forged_sequence_number_of_a_queue_does_not_stick() {
     let (mut read, at) =

@@ -161,7 +161,7 @@ impl Rt {
     }
 
     /// Parks a thread in its word and sends its message. `None` if it was no longer committed there.
-    fn park(&self, slot: usize, os_cpu: u32, was_latched: bool) -> Option<Displaced> {
+    pub(super) fn park(&self, slot: usize, os_cpu: u32, was_latched: bool) -> Option<Displaced> {
         let tid = self.memory.thread(slot).tid().load(Acquire);
         let (kind, committed) = (Kind::ThreadPreempted, Some(os_cpu));
         let (from, to, info) = (1 << RUNNABLE, RUNNABLE, was_latched.into());

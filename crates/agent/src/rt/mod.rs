@@ -23,6 +23,7 @@ mod error;
 #[cfg(test)]
 mod hostile;
 mod memory;
+mod online;
 mod patience;
 mod probe;
 mod queues;

@@ -136,6 +136,9 @@ impl Keeper for Enclave {
         note("back");
         Ok(1)
     }
+    fn set_online(&self, online: &cpus::Cpus) {
+        std::fs::write(log().with_extension("online"), cpus::format(online)).expect("written");
+    }
     /// Once, if a file says how.
     fn ended(&self) -> Option<SchedulerExit> {
         if self.ended.lock().expect("no panic").is_none() {

@@ -97,6 +97,16 @@ fn an_agent_that_dies_gives_the_threads_back_and_the_program_goes_on() {
 }
 
 #[test]
+fn the_backend_is_notified_which_cpus_are_online() {
+    let testbed = Testbed::new();
+    let mut guardian = testbed.start("", &["sh", "-c", ". $GUARDIAN_TEST_WAIT; exit 9"]);
+    let now = || std::fs::read_to_string("/sys/devices/system/cpu/online").expect("a list");
+    until(|| testbed.online() == now().trim());
+    testbed.end();
+    assert_eq!(guardian.exit_code(), 9);
+}
+
+#[test]
 fn an_agent_that_dies_is_replaced_a_limited_number_of_times() {
     let testbed = Testbed::new();
     let mut guardian =

@@ -136,6 +136,11 @@ impl Testbed {
         fs::write(self.folder.path().join("log.orphan"), "").expect("a file");
     }
 
+    /// Returns the CPUs that are online, as the guardian has reported to the backend.
+    pub fn online(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log.online")).unwrap_or_default()
+    }
+
     /// Checks that no record is left.
     #[track_caller]
     pub fn is_clean(&self) {

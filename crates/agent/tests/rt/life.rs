@@ -55,6 +55,31 @@ fn a_parked_thread_runs_on_an_idle_cpu_which_counts_as_idle() {
 }
 
 #[test]
+fn a_thread_of_an_offline_cpu_is_parked_and_none_is_committed_there() {
+    let Some(testbed) = Testbed::on(&[1]) else { return };
+    let worker = Worker::start();
+    let thread = testbed.with(&worker);
+    worker.spin();
+    testbed.next(worker.tid);
+    assert_eq!(testbed.commit(thread, 0), Outcome::Committed);
+    until("it runs", || testbed.rt.thread(thread).state == State::OnCpu);
+    testbed.rt.set_online(&[0, 1].into());
+    assert_eq!((testbed.rt.cpu(CpuId(0)).current, testbed.drain()), (Some(thread), vec![]));
+    for _ in 0..2 {
+        testbed.rt.set_online(&[0].into());
+        assert!(!testbed.rt.cpu(CpuId(0)).online);
+    }
+    let preempted = testbed.next(worker.tid);
+    assert_eq!((preempted.kind, preempted.tseq), (Kind::ThreadPreempted, Seq(3)), "once");
+    assert_eq!(testbed.rt.thread(thread).state, State::Parked);
+    assert_eq!(scheduling::of(worker.tid).unwrap(), Scheduling::IDLE);
+    assert_eq!(testbed.commit(thread, 0), Outcome::CpuOffline);
+    testbed.rt.set_online(&[0, 1].into());
+    assert_eq!(testbed.commit(thread, 0), Outcome::Committed);
+    worker.rest();
+}
+
+#[test]
 fn a_thread_that_ends_is_dead_and_its_slot_free() {
     let Some(testbed) = Testbed::on(&[1]) else { return };
     let mut worker = Worker::start();
