@@ -90,6 +90,8 @@ pub mod polling;
 #[cfg(not(loom))]
 mod port;
 #[cfg(not(loom))]
+mod prepare;
+#[cfg(not(loom))]
 mod pumps;
 #[cfg(not(loom))]
 mod queue;
@@ -135,6 +137,8 @@ pub use ids::EventId;
 #[cfg(not(loom))]
 pub use options::{EventOptions, Interest};
 #[cfg(not(loom))]
+pub use prepare::PollState;
+#[cfg(not(loom))]
 pub use queue::{DEFAULT_CAPACITY, DEFAULT_POLICY, EventQueue, EventQueueBuilder};
 #[cfg(not(loom))]
 pub use register::block_signals;
@@ -143,6 +147,6 @@ pub use sources::{FileChanges, TimerStart};
 #[cfg(not(loom))]
 pub use stats::{Stats, WorkerStats};
 #[cfg(not(loom))]
-pub use worker::{PollState, Worker};
+pub use worker::Worker;
 #[cfg(not(loom))]
 pub use worker_state::Fired;

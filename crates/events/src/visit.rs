@@ -17,9 +17,7 @@ const FETCHES: usize = 8;
 const VISITS: usize = 8;
 /// So many idle workers together look at all busy ones within [`PATIENCE_MOST`]; with more, each sleeps longer.
 const VISITORS: usize = 8;
-/// How long an idle worker sleeps at first, and at most, before it looks at busy workers' epolls again. The
-/// time doubles in between.
-pub(crate) const PATIENCE: Ns = Ns::from_ms(1);
+/// How long an idle worker sleeps at most before it looks at busy workers' epolls again.
 const PATIENCE_MOST: Ns = Ns::from_ms(64);
 /// The most with many idle workers, of which all others may become busy during this one's sleep.
 const PATIENCE_OF_MANY: Ns = Ns::from_ms(1_000);
@@ -110,6 +108,7 @@ fn look_into(inner: &Inner, workers: &WorkerSet, index: usize, events: &mut Even
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker_state::PATIENCE;
     use crate::{EventOptions, EventQueue, Interest};
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;

@@ -31,7 +31,7 @@ impl Window {
     }
 }
 
-/// In how many consecutive windows a thread has to be seen on another CPU before it is taken to have moved there.
+/// A thread has moved to another CPU once it is seen there in this many consecutive windows.
 const STAYS: u32 = 20;
 
 /// On which CPU a thread stays: one that the system moves about all the time is nowhere in particular.

@@ -8,7 +8,6 @@ use heddle_core::Ns;
 use heddle_sys::clock;
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,44 +57,6 @@ impl Worker {
         Ok(&self.state.fired)
     }
 
-    /// Releases the previous batch and prepares the thread to wait elsewhere, in a loop that is not this
-    /// queue's: until the worker's descriptor ([`AsFd`]) is readable, or the returned time is over. Then call
-    /// [`Worker::wait`] with no time, and this again. With [`PollState::Ready`] there are events already.
-    ///
-    /// As long as it has not waited again the worker counts as idle: events wake it, and it may be given some
-    /// of others. So the thread should do nothing lengthy in between.
-    ///
-    /// ```no_run
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # fn poll(_: &[std::os::fd::BorrowedFd<'_>], _: Option<std::time::Duration>) {}
-    /// use heddle_events::{EventQueue, PollState};
-    /// use std::os::fd::AsFd as _;
-    /// use std::time::Duration;
-    ///
-    /// let mut worker = EventQueue::new()?.worker()?;
-    /// loop {
-    ///     for event in worker.wait(Some(Duration::ZERO))? {
-    ///         println!("{}", event.token());
-    ///     }
-    ///     if let PollState::Idle(time) = worker.prepare_poll()? {
-    ///         // Also for what else the program waits for.
-    ///         poll(&[worker.as_fd()], time);
-    ///     }
-    /// }
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Worker::wait`].
-    pub fn prepare_poll(&mut self) -> Result<PollState, EventError> {
-        let (inner, state) = (&*self.inner, &mut self.state);
-        inner.check()?;
-        state.release_all(inner);
-        state.finish_turn(inner);
-        state.refresh(inner)?;
-        state.prepare_poll(inner)
-    }
-
     pub(crate) fn fill(&mut self, timeout: Option<Duration>, fate: Fate) -> Result<(), EventError> {
         let (inner, state) = (&*self.inner, &mut self.state);
         inner.check()?;
@@ -130,30 +91,6 @@ impl Worker {
         } else {
             self.state.fates[at].set(Fate::Seen);
         }
-    }
-}
-
-/// What a thread does next that waits in a loop of its own: [`Worker::prepare_poll`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PollState {
-    /// There are events: [`Worker::wait`] returns them.
-    Ready,
-    /// There is nothing until the worker's descriptor is readable. If a time is given, call [`Worker::wait`]
-    /// after it all the same: events may wait behind a worker that is busy.
-    Idle(Option<Duration>),
-}
-
-impl AsFd for Worker {
-    /// Returns the descriptor that [`Worker::prepare_poll`] speaks of. It is only for polling.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.state.port.epoll.as_fd()
-    }
-}
-
-impl AsRawFd for Worker {
-    /// As [`AsFd`], for libraries that ask for a number.
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
     }
 }
 

@@ -8,9 +8,7 @@ use crate::schedule::{Caller, Entry, Kind, Stolen};
 use crate::slot::Moment;
 use crate::spread::CHANGES;
 use crate::telemetry::Count;
-use crate::visit::PATIENCE;
 use crate::window::{Stay, Window};
-use crate::worker::PollState;
 use crate::workers::{View, WorkerSet};
 use heddle_core::{Ns, Rng};
 use heddle_sys::epoll::{Events, Look};
@@ -32,6 +30,10 @@ const HARVEST_ALL: usize = 256;
 /// One of this many turns is timed if there is only one worker: then only the batch and the frequency depend
 /// on how long events take.
 const TIMED: u32 = 16;
+
+/// How long an idle worker sleeps at first before it looks at busy workers' epolls again. The time doubles with each
+/// sleep.
+pub(crate) const PATIENCE: Ns = Ns::from_ms(1);
 
 /// An event that a worker was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,11 +114,11 @@ pub(crate) struct WorkerState {
     pub changes: Cell<u32>,
     stay: Stay,
     /// Since when the thread waits elsewhere.
-    polls_since: Option<Ns>,
-    window: Window,
+    pub polls_since: Option<Ns>,
+    pub window: Window,
     turns: u32,
     /// How long this worker sleeps while another is busy, before it looks at that worker's epoll again.
-    patience: Ns,
+    pub patience: Ns,
 }
 
 impl WorkerState {
@@ -251,42 +253,12 @@ impl WorkerState {
     }
 
     /// Marks the worker idle and looks for work once more. Returns when to look again, if at a given time.
-    fn begin_idle(&mut self, inner: &Inner) -> Option<Ns> {
+    pub fn begin_idle(&mut self, inner: &Inner) -> Option<Ns> {
         self.workers.idle.mark(self.index);
         self.take_own_signals(inner);
         let later = if self.has_others() { self.steal(inner) } else { None };
         let again = self.visit_busy(inner);
         later.into_iter().chain(again).min()
-    }
-
-    /// As [`Worker::prepare_poll`](crate::Worker::prepare_poll). What is found is delivered by the next wait.
-    pub fn prepare_poll(&mut self, inner: &Inner) -> Result<PollState, EventError> {
-        if self.polls_since.is_none() {
-            self.polls_since = Some(clock::now());
-        }
-        let again = self.begin_idle(inner);
-        self.take(inner, self.turn_quota(inner));
-        if self.fired.is_empty() && !self.has_work(inner) {
-            self.patience = self.more_patience(self.patience);
-            return Ok(PollState::Idle(again.map(Into::into)));
-        }
-        self.workers.idle.unmark(self.index);
-        if self.fired.is_empty() {
-            inner.check()?;
-        } else {
-            self.begin_turn(Fate::Unseen);
-        }
-        Ok(PollState::Ready)
-    }
-
-    /// The worker waits, perhaps after it was polled. Returns whether it has been given events already.
-    pub fn end_poll(&mut self) -> bool {
-        let Some(since) = self.polls_since.take() else { return false };
-        self.workers.idle.unmark(self.index);
-        if self.has_others() {
-            self.window.parked(clock::now() - since);
-        }
-        !self.fired.is_empty()
     }
 
     /// Parks until something happens. Returns false if the wait is over: because of the time, or of a signal.
@@ -371,7 +343,7 @@ impl WorkerState {
         if has_high { 2 } else { usize::from(!is_long) }
     }
 
-    fn has_work(&self, inner: &Inner) -> bool {
+    pub fn has_work(&self, inner: &Inner) -> bool {
         inner.dispatch.epoch.load(Acquire) != self.workers.epoch
             || inner.closed.load(Relaxed)
             || self.port.pins.load(Relaxed) > 0

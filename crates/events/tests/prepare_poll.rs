@@ -130,8 +130,8 @@ fn a_queue_is_served_in_a_runtime_of_tokio() {
 }
 
 async fn serve(worker: Worker, connection: UnixStream) -> EventError {
-    // SAFETY: the worker has the same descriptor, open, as long as it exists.
-    let mut worker = unsafe { tokio::io::unix::AsyncFd::register(worker) }.unwrap();
+    #[expect(deprecated, reason = "a worker has the same descriptor, open, as long as it exists")]
+    let mut worker = tokio::io::unix::AsyncFd::new(worker).unwrap();
     loop {
         match worker.get_mut().wait(NOW) {
             Ok(batch) => batch.for_each(|_| {
