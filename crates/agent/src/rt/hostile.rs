@@ -71,10 +71,12 @@ fn forged_words_do_not_lead_out_of_bounds() {
     assert_eq!(rt.queue(default).associated, 0);
     rt.memory.enclave(EnclaveField::Grace).store(u64::MAX, Relaxed);
     words.queue().store(u32::MAX, Relaxed);
+    rt.associate_cpu(CpuId(0), other).unwrap();
     rt.detach();
     assert_eq!(rt.enclave().phase, Phase::Waiting);
     rt.attach().unwrap();
     assert_eq!(rt.thread(thread).queue, default, "all begin there");
+    assert_eq!(rt.memory.cpu(0).queue().load(Relaxed), other.0, "it is this agent's own");
     rt.tracer.leave(slot, me);
     words.free();
 }

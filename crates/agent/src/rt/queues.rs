@@ -18,6 +18,8 @@ const RING_BYTES: u32 = 1 << 18;
 
 /// A queue that this process has opened.
 pub(super) struct Channel {
+    /// This process has made the queue.
+    is_own: bool,
     ring: Ring,
     epoll: Epoll,
     events: Mutex<Events>,
@@ -28,10 +30,10 @@ pub(super) struct Channel {
 pub(super) struct Channels(RwLock<Vec<Option<Arc<Channel>>>>);
 
 impl Channel {
-    fn new(ring: Map) -> io::Result<Channel> {
+    fn new(ring: Map, is_own: bool) -> io::Result<Channel> {
         let (ring, epoll) = (Ring::new(ring)?, Epoll::new()?);
         epoll.add(ring.as_fd(), 0)?;
-        Ok(Channel { ring, epoll, events: Mutex::new(Events::with_capacity(2)) })
+        Ok(Channel { is_own, ring, epoll, events: Mutex::new(Events::with_capacity(2)) })
     }
 
     /// Takes the oldest message. Messages of unknown kinds are skipped.
@@ -64,6 +66,11 @@ impl Rt {
         self.queue_words(queue).is_ok()
     }
 
+    fn is_own(&self, queue: QueueId) -> bool {
+        let channels = self.channels.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        channels.get(queue.0 as usize).is_some_and(|it| it.as_ref().is_some_and(|it| it.is_own))
+    }
+
     /// Returns `queue`, and opens it first if another process has made it.
     pub(super) fn channel(&self, queue: QueueId) -> Option<Arc<Channel>> {
         let at = queue.0 as usize;
@@ -76,7 +83,7 @@ impl Rt {
         let id = self.memory.rings.lookup(&queue.0.to_ne_bytes())?;
         let id = id.and_then(|id| id.try_into().ok()).map(u32::from_ne_bytes);
         let ring = Map::by_id(id.ok_or(io::ErrorKind::NotFound)?)?;
-        Ok(self.keep(queue, Channel::new(ring)?))
+        Ok(self.keep(queue, Channel::new(ring, false)?))
     }
 
     fn keep(&self, queue: QueueId, channel: Channel) -> Arc<Channel> {
@@ -121,7 +128,7 @@ impl Rt {
         };
         let ring = Map::create(&spec)?;
         self.memory.rings.put_fd(queue.0, ring.as_fd())?;
-        self.keep(queue, Channel::new(ring)?);
+        self.keep(queue, Channel::new(ring, true)?);
         Ok(())
     }
 
@@ -148,7 +155,8 @@ impl Rt {
         words.enclave().store(0, Release);
     }
 
-    /// Cleans up after another agent: all threads' messages go to the default queue again.
+    /// Cleans up after another agent: its queues end, and all threads' messages go to the default queue again. Queues that
+    /// this agent has made before it attached stay, and those of its CPUs.
     pub(super) fn reset_queues(&self) {
         let default = self.memory.default_queue();
         let slots = 0..self.memory.slots();
@@ -161,11 +169,16 @@ impl Rt {
                 words.associated().store(moved as u64, Relaxed);
             } else {
                 words.associated().store(0, Relaxed);
-                self.forget_queue(queue, &words);
+                if !self.is_own(queue) {
+                    self.forget_queue(queue, &words);
+                }
             }
         }
         for cpu in &self.cpus {
-            self.memory.cpu(cpu.os_id).queue().store(default, Relaxed);
+            let words = self.memory.cpu(cpu.os_id);
+            if !self.is_own(QueueId(words.queue().load(Relaxed))) {
+                words.queue().store(default, Relaxed);
+            }
         }
     }
 }

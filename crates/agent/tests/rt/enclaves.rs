@@ -73,6 +73,21 @@ fn an_agent_takes_over_from_another() {
     next.detach();
 }
 
+/// Local agents make their queues before they attach.
+#[test]
+fn queues_of_an_agent_outlive_its_start_and_not_its_successor_s() {
+    let Some(testbed) = Testbed::on(&[1]) else { return };
+    testbed.rt.detach();
+    let next = Rt::open(testbed.rt.name()).unwrap();
+    let (old, own) = (testbed.rt.create_queue(true).unwrap(), next.create_queue(true).unwrap());
+    next.attach().unwrap();
+    next.configure_queue(own, true).unwrap();
+    assert!(matches!(next.configure_queue(old, true), Err(BackendError::NoQueue(_))));
+    next.detach();
+    testbed.rt.attach().unwrap();
+    assert!(matches!(testbed.rt.configure_queue(own, true), Err(BackendError::NoQueue(_))));
+}
+
 #[test]
 fn a_process_joins_with_all_its_threads() {
     let Some(testbed) = Testbed::on(&[1]) else { return };

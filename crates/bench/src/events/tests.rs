@@ -159,7 +159,11 @@ fn what_is_set_reaches_every_part() {
     assert_eq!(options.gis.workload.light(), Ns::from_us(100));
     assert_eq!(options.zippydb.workload.wire, Wire::Tcp);
     let systems = System::all().len() as u64;
-    assert_eq!(options.steps(), 1 + 7 * (2 * systems + systems + systems + systems + 3 * 2));
+    let queues = System::all().iter().filter(|system| system.is_queue()).count() as u64;
+    assert_eq!(
+        options.steps(),
+        1 + 7 * (2 * systems + systems + systems + systems + 3 * 2 + queues)
+    );
 }
 
 /// Every part once and shortly, as a user runs it. Figures of such short runs mean nothing, so none is
