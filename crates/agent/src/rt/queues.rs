@@ -155,8 +155,8 @@ impl Rt {
         words.enclave().store(0, Release);
     }
 
-    /// Cleans up after another agent: its queues end, and all threads' messages go to the default queue again. Queues that
-    /// this agent has made before it attached stay, and those of its CPUs.
+    /// Cleans up after another agent: its queues end, and all threads' messages go to the default queue again.
+    /// Queues that this agent has made before it attached stay, and those of its CPUs.
     pub(super) fn reset_queues(&self) {
         let default = self.memory.default_queue();
         let slots = 0..self.memory.slots();
