@@ -4,7 +4,6 @@ use std::io;
 use std::time::Duration;
 
 use heddle_sys::scheduling;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::{Config, Realtime};
 use crate::cpus;
@@ -83,10 +82,4 @@ pub fn check_machine(config: &Config) -> Result<Option<u32>, StartError> {
         )));
     }
     Ok(priority)
-}
-
-/// Raises the limit of descriptors to its maximum: each member has one for each CPU.
-pub fn raise_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

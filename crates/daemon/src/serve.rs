@@ -16,7 +16,6 @@ use heddle_sys::isolated::spawn_thread;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::closing::Closing;
@@ -36,7 +35,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    raise_descriptors();
+    // Each client has its own table, which may hold as many. With the default limit a client with many executors would
+    // be refused.
+    heddle_sys::limits::raise_descriptors();
     // Before there are other threads.
     deployments::start(options)?;
     let (stop, stop_sender) = UnixStream::pair().context("no pair of sockets")?;
@@ -68,13 +69,6 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     drop(lock);
     eprintln!("heddled: ends; policies stay in place");
     Ok(())
-}
-
-/// Raises the limit of descriptors to its maximum: each client has its own table, which may hold as many.
-fn raise_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    // With the default limit a client with many executors would be refused.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Locks the state for one heddled: two would each sample and evict. Root's commands (`--direct`) may

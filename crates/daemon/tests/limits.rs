@@ -15,7 +15,6 @@ use common::{
 };
 use heddle_steer::client::wire::{self, Call, Reply};
 use heddle_steer::request::{ErrorKind, Request};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -126,9 +125,8 @@ fn nobody_has_many_sockets() {
 
 #[test]
 fn root_attaches_the_most_sockets_through_heddled() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    if !able() || limit.maximum.is_some_and(|most| most < 4096) {
+    let limit = heddle_sys::limits::raise_descriptors();
+    if !able() || limit.is_some_and(|most| most < 4096) {
         return;
     }
     let daemon = Daemon::start(&[]);

@@ -12,15 +12,12 @@ use std::thread;
 use common::{Bench, ask, group, received};
 use heddle_steer::request::{Answer, Error, ErrorKind, Request};
 use heddle_test_support::until;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const MOST: usize = 1024;
 
 /// An engine, and permission to open enough sockets and copies of them.
 fn bench(name: &str) -> Option<Bench> {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    if limit.maximum.is_some_and(|most| most < 4096) {
+    if heddle_sys::limits::raise_descriptors().is_some_and(|most| most < 4096) {
         eprintln!("skipped: fewer than 4096 descriptors are allowed here");
         return None;
     }

@@ -14,6 +14,7 @@ pub mod fork;
 pub mod futex;
 pub mod interface;
 pub mod isolated;
+pub mod limits;
 #[doc(hidden)]
 pub mod locked;
 pub mod memory;

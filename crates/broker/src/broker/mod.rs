@@ -24,7 +24,7 @@ use crate::member::Member;
 use crate::paths::Owner;
 use crate::realtime;
 use crate::report::{Report, ShareReport};
-use crate::start::{Options, StartError, check_machine, raise_descriptors};
+use crate::start::{Options, StartError, check_machine};
 use crate::status;
 
 /// Connections at a time. If all are taken, the oldest that is no member's ends for a new one.
@@ -115,7 +115,8 @@ impl Broker {
             owner.make_folder()?;
         }
         let path = config.socket_path(&file, &owner)?;
-        raise_descriptors();
+        // Each member has one for each CPU.
+        heddle_sys::limits::raise_descriptors();
         let listener = Listener::at(&path, &options)?;
         let memory = BrokerMemory::new(priority.unwrap_or(0), config.slice);
         let failed =
