@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::hook::xdp::{AttachError, Mode};
-use crate::policy::LoadError;
+use crate::policy::{FEW_EXECUTORS, LoadError};
 use crate::request;
 
-/// The maximum number of lanes: `HD_FEW`.
-pub const MAX_LANES: u32 = 64;
+/// The maximum number of lanes.
+pub const MAX_LANES: u32 = FEW_EXECUTORS;
 
 /// How packets get to lanes.
 #[derive(Clone, Debug)]

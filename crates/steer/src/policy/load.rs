@@ -182,7 +182,7 @@ pub(crate) fn with_room(decl: &MapDecl, executors: u32) -> MapDecl {
     decl
 }
 
-/// The executors that Heddle's maps are declared for: `HD_FEW`.
+/// The executors that Heddle's maps are declared for, and the most of packets, lanes and streams: `HD_FEW`.
 pub(crate) const FEW_EXECUTORS: u32 = 64;
 
 /// The kernel keeps fewer characters of a name than are allowed here.

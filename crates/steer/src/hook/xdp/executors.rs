@@ -5,14 +5,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::{EXECUTORS, map};
-use crate::policy::Maps;
+use crate::policy::{FEW_EXECUTORS, Maps};
 
 /// The map of `bpf/steer/hooks/xdp_cpu.c` from executors to CPUs.
 const CPUS: &str = "hd_cpus";
 /// The maximum number of receive queues of an interface: `HD_MAX_QUEUES` of `bpf/steer/hooks/xdp_xsk.c`.
 pub const MAX_QUEUES: u32 = 128;
-/// The maximum number of executors below sockets: `HD_FEW`.
-const MAX_EXECUTORS: u32 = 64;
 
 /// Makes `cpu` executor `index`: at most `queue` packets wait for it, and what arrives when that is full is
 /// lost.
@@ -24,8 +22,8 @@ pub fn put_cpu(maps: &Maps, index: u32, cpu: u32, queue: u32) -> io::Result<()> 
     if !online.contains(&cpu) {
         return Err(invalid(format!("CPU {cpu} is not online (there are {online:?})")));
     }
-    if index >= MAX_EXECUTORS || queue == 0 {
-        return Err(invalid(format!("executor {index} of {MAX_EXECUTORS}, a queue of {queue}")));
+    if index >= FEW_EXECUTORS || queue == 0 {
+        return Err(invalid(format!("executor {index} of {FEW_EXECUTORS}, a queue of {queue}")));
     }
     let former = cpu_of(maps, index)?;
     // First the queue, then its user.
@@ -54,7 +52,7 @@ pub fn take_cpu(maps: &Maps, index: u32) -> io::Result<bool> {
 /// The kernel's.
 pub fn cpus(maps: &Maps) -> io::Result<Vec<(u32, u32)>> {
     let mut cpus = Vec::new();
-    for index in 0..MAX_EXECUTORS {
+    for index in 0..FEW_EXECUTORS {
         cpus.extend(cpu_of(maps, index)?.map(|cpu| (index, cpu)));
     }
     Ok(cpus)
@@ -95,9 +93,9 @@ pub fn take_sockets(maps: &Maps, index: u32) -> io::Result<()> {
 }
 
 fn entry(index: u32, queue: u32) -> io::Result<u32> {
-    if index >= MAX_EXECUTORS || queue >= MAX_QUEUES {
+    if index >= FEW_EXECUTORS || queue >= MAX_QUEUES {
         return Err(invalid(format!(
-            "executor {index} of {MAX_EXECUTORS} on queue {queue} of {MAX_QUEUES}"
+            "executor {index} of {FEW_EXECUTORS} on queue {queue} of {MAX_QUEUES}"
         )));
     }
     Ok(index * MAX_QUEUES + queue)
@@ -151,10 +149,10 @@ mod tests {
     #[test]
     fn executors_and_queues_have_separate_entries() {
         let mut seen = std::collections::BTreeSet::new();
-        for (index, queue) in (0..MAX_EXECUTORS).flat_map(|i| (0..MAX_QUEUES).map(move |q| (i, q)))
+        for (index, queue) in (0..FEW_EXECUTORS).flat_map(|i| (0..MAX_QUEUES).map(move |q| (i, q)))
         {
             assert!(seen.insert(entry(index, queue).unwrap()));
         }
-        assert!(entry(MAX_EXECUTORS, 0).is_err() && entry(0, MAX_QUEUES).is_err());
+        assert!(entry(FEW_EXECUTORS, 0).is_err() && entry(0, MAX_QUEUES).is_err());
     }
 }
