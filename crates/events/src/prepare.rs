@@ -78,16 +78,12 @@ impl WorkerState {
         if self.polls_since.is_none() {
             self.polls_since = Some(clock::now());
         }
-        let again = self.begin_idle(inner);
-        self.take(inner, self.turn_quota(inner));
-        if self.fired.is_empty() && !self.has_work(inner) {
+        if let Some(again) = self.begin_idle(inner)? {
             self.patience = self.more_patience(self.patience);
             return Ok(PollState::Idle(again.map(Into::into)));
         }
-        self.workers.idle.unmark(self.index);
-        if self.fired.is_empty() {
-            inner.check()?;
-        } else {
+        self.take(inner, self.turn_quota(inner));
+        if !self.fired.is_empty() {
             self.begin_turn(Fate::Unseen);
         }
         Ok(PollState::Ready)

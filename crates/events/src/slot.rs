@@ -188,10 +188,8 @@ impl Slot {
     /// Whether `keeping` is the registration that keeps the edges. What a former one reported is over, or the
     /// present one reports it too.
     pub fn is_kept_by(&self, keeping: Keeping) -> bool {
-        if self.keeping.load(SeqCst) & MOVES != 0 {
-            let _decided = self.watch.lock().unwrap();
-            return self.keeping() == keeping;
-        }
+        let moves = self.keeping.load(SeqCst) & MOVES != 0;
+        let _decided = moves.then(|| self.watch.lock().unwrap());
         self.keeping() == keeping
     }
 

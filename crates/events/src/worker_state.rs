@@ -252,26 +252,27 @@ impl WorkerState {
         !self.fired.is_empty()
     }
 
-    /// Marks the worker idle and looks for work once more. Returns when to look again, if at a given time.
-    pub fn begin_idle(&mut self, inner: &Inner) -> Option<Ns> {
+    /// Marks the worker idle and looks for work once more. Returns when to look again, if at a given time; `None` if
+    /// there is work, for which it is no longer marked.
+    pub fn begin_idle(&mut self, inner: &Inner) -> Result<Option<Option<Ns>>, EventError> {
         self.workers.idle.mark(self.index);
         self.take_own_signals(inner);
         let later = if self.has_others() { self.steal(inner) } else { None };
         let again = self.visit_busy(inner);
-        later.into_iter().chain(again).min()
+        if self.fired.is_empty() && !self.has_work(inner) {
+            return Ok(Some(later.into_iter().chain(again).min()));
+        }
+        self.workers.idle.unmark(self.index);
+        // The queue may have been closed. Events that the worker has by then are delivered all the same.
+        if self.fired.is_empty() {
+            inner.check()?;
+        }
+        Ok(None)
     }
 
     /// Parks until something happens. Returns false if the wait is over: because of the time, or of a signal.
     pub fn park(&mut self, inner: &Inner, until: Option<Ns>) -> Result<bool, EventError> {
-        let again = self.begin_idle(inner);
-        if !self.fired.is_empty() || self.has_work(inner) {
-            self.workers.idle.unmark(self.index);
-            // The queue may have been closed. Events that the worker has by then are delivered all the same.
-            if self.fired.is_empty() {
-                inner.check()?;
-            }
-            return Ok(self.fired.is_empty());
-        }
+        let Some(again) = self.begin_idle(inner)? else { return Ok(self.fired.is_empty()) };
         let left = until.map(time_left);
         let wait = left.into_iter().chain(again).min();
         self.port.figures.add(Count::Parks, 1);
@@ -343,7 +344,7 @@ impl WorkerState {
         if has_high { 2 } else { usize::from(!is_long) }
     }
 
-    pub fn has_work(&self, inner: &Inner) -> bool {
+    fn has_work(&self, inner: &Inner) -> bool {
         inner.dispatch.epoch.load(Acquire) != self.workers.epoch
             || inner.closed.load(Relaxed)
             || self.port.pins.load(Relaxed) > 0
