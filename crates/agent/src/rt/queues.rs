@@ -66,17 +66,20 @@ impl Rt {
         self.queue_words(queue).is_ok()
     }
 
-    fn is_own(&self, queue: QueueId) -> bool {
+    /// Returns `queue` if this process has opened it.
+    fn opened(&self, queue: QueueId) -> Option<Arc<Channel>> {
         let channels = self.channels.0.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        channels.get(queue.0 as usize).is_some_and(|it| it.as_ref().is_some_and(|it| it.is_own))
+        channels.get(queue.0 as usize).cloned().flatten()
+    }
+
+    fn is_own(&self, queue: QueueId) -> bool {
+        self.opened(queue).is_some_and(|channel| channel.is_own)
     }
 
     /// Returns `queue`, and opens it first if another process has made it.
     pub(super) fn channel(&self, queue: QueueId) -> Option<Arc<Channel>> {
-        let at = queue.0 as usize;
-        let read = |channels: &Vec<Option<Arc<Channel>>>| channels.get(at).cloned().flatten();
-        let known = read(&self.channels.0.read().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        known.or_else(|| self.has_queue(queue).then(|| self.open_queue(queue).ok()).flatten())
+        let open = || self.has_queue(queue).then(|| self.open_queue(queue).ok()).flatten();
+        self.opened(queue).or_else(open)
     }
 
     fn open_queue(&self, queue: QueueId) -> io::Result<Arc<Channel>> {
