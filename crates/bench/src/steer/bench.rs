@@ -101,7 +101,8 @@ impl Suite for SteerOptions {
         let of = |part: &Part| match part {
             Part::Mixes => self.mixes.points().len() as u64 * u64::from(self.mixes.rounds),
             Part::Udp | Part::Gunicorn => outside,
-            Part::Cost | Part::Maps | Part::Replace | Part::Mica => 1,
+            Part::Cost | Part::Maps | Part::Replace => 1,
+            Part::Mica => self.mica.steps(),
         };
         self.parts.iter().map(of).sum()
     }
@@ -147,7 +148,7 @@ impl Suite for SteerOptions {
             }
             Part::Mica => {
                 let rows = mica::run(&self.mica, stop, progress)?;
-                Ok(found(mica::table(&rows), mica::verdict(&rows), rows))
+                Ok(found(mica::tables(&rows), mica::verdicts(&rows), rows))
             }
         }
     }

@@ -20,7 +20,7 @@ Example:
 
 Parts, in the order of their tables: mixes (six executors in dilated time under the papers'
 mixes), cost (of a decision), maps (access from a program), replace (a policy under load), udp and
-gunicorn (unmodified servers in a network namespace), mica (keys to their cores across AF_XDP).
+gunicorn (unmodified servers in a network namespace), mica (keys to their cores).
 Policies require root, or CAP_BPF and CAP_NET_ADMIN; without them, only hash and shared of the
 mixes run, and the rest is reported as skipped. scripts/setup --steer installs gunicorn.
 Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
