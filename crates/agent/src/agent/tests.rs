@@ -97,6 +97,29 @@ fn threads_of_an_offline_cpu_run_elsewhere_and_the_cpu_is_used_when_it_is_back()
     }
 }
 
+/// Its guardian gives an enclave other CPUs between two agents.
+#[test]
+fn threads_take_turns_on_the_cpus_that_an_enclave_has_after_each_resize() {
+    for (mode, policy) in MODES.into_iter().flat_map(|p| [(p, "fifo"), (p, "work-stealing")]) {
+        let (machine, mut enclave) = enclave(4);
+        let threads: Vec<_> = (0..6).map(|_| machine.spawn(1, true)).collect();
+        for cpus in [&[0, 1][..], &[1, 2, 3], &[3], &[0, 1, 2, 3]] {
+            let resized = machine.resize(&enclave, cpus.iter().map(|&cpu| CpuId(cpu)));
+            enclave = Arc::new(resized.unwrap());
+            let ended =
+                with_agent(Options { mode, ..Options::simulated(policy) }, &enclave, |control| {
+                    take_turns(&machine, &threads, 5);
+                    for cpu in (0..4).filter(|cpu| !cpus.contains(cpu)) {
+                        assert_eq!(machine.running(CpuId(cpu)), None, "{mode:?} {policy} {cpus:?}");
+                    }
+                    control.leave();
+                });
+            assert_eq!(ended.reason, EndReason::Left);
+            machine.audit().unwrap();
+        }
+    }
+}
+
 /// Whether a thread or, for all but one of the CPUs, a spinning agent has `cpu`.
 fn is_in_use(machine: &Machine, enclave: &ModelEnclave, mode: AgentMode, cpu: CpuId) -> bool {
     let has_none = |cpu: &CpuId| machine.running(*cpu).is_none();

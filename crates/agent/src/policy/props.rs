@@ -36,6 +36,8 @@ enum Event {
     Round,
     /// Another agent replaces it.
     Upgrade,
+    /// The enclave has these CPUs from now on, and another agent.
+    Resize(u8),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -58,6 +60,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => n().prop_map(Event::Preempt),
         8 => Just(Event::Round),
         1 => Just(Event::Upgrade),
+        1 => n().prop_map(Event::Resize),
     ]
 }
 
@@ -82,10 +85,15 @@ struct Play<'a, P: Policy> {
     enclave: &'a ModelEnclave,
     text: &'a str,
     agent: Scheduler<'a, P>,
+    /// Of the machine; the enclave may have fewer.
     cpus: u16,
 }
 
 impl<'a, P: Policy> Play<'a, P> {
+    fn start(text: &'a str, machine: &'a Machine, enclave: &'a ModelEnclave, cpus: u16) -> Self {
+        Play { machine, enclave, text, agent: Self::agent(text, enclave), cpus }
+    }
+
     fn agent(text: &str, enclave: &'a ModelEnclave) -> Scheduler<'a, P> {
         enclave.attach().unwrap();
         let settings = Settings { threads: 64, messages: 64, ..Settings::default() };
@@ -111,8 +119,21 @@ impl<'a, P: Policy> Play<'a, P> {
         CpuId(u16::from(n) % self.cpus)
     }
 
+    /// Returns the machine's CPUs.
     fn all_cpus(&self) -> impl Iterator<Item = CpuId> + use<P> {
         (0..self.cpus).map(CpuId)
+    }
+
+    /// Returns the enclave's CPUs.
+    fn own_cpus(&self) -> impl Iterator<Item = CpuId> + use<P> {
+        (0..self.enclave.cpus().len() as u16).map(CpuId)
+    }
+
+    fn events(&mut self, events: &[Event]) {
+        for &event in events {
+            self.event(event);
+            self.check();
+        }
     }
 
     fn event(&mut self, event: Event) {
@@ -138,11 +159,15 @@ impl<'a, P: Policy> Play<'a, P> {
             Event::Online(n) => machine.set_online(self.cpu(n), true),
             Event::Pass(us) => self.pass(Ns::from_us(us.into())),
             Event::Arrive(n) => machine.arrive(self.cpu(n)),
-            Event::Preempt(n) => drop(self.enclave.preempt(self.cpu(n))),
+            Event::Preempt(n) => {
+                let own = u16::from(n) % self.enclave.cpus().len() as u16;
+                self.enclave.preempt(CpuId(own));
+            }
             Event::Round => {
                 self.agent.round();
             }
             Event::Upgrade => self.upgrade(),
+            Event::Resize(_) => unreachable!("the end of a part of the scenario"),
         }
     }
 
@@ -198,7 +223,7 @@ impl<'a, P: Policy> Play<'a, P> {
             "the policy's queues have all queued threads"
         );
         assert_eq!(agent.view.total(), queued, "the hints are right");
-        for cpu in self.all_cpus() {
+        for cpu in self.own_cpus() {
             if let Some(task) = agent.cpus[cpu.index()].task {
                 let known = &agent.threads[task.index()];
                 assert!(known.is_assigned() && known.home == cpu, "{cpu}: {task} {known:?}");
@@ -249,7 +274,7 @@ impl<'a, P: Policy> Play<'a, P> {
             let parked = self.enclave.thread(task).state == State::Parked;
             let cpus = self.enclave.affinity(task);
             if let Some(cpu) =
-                self.all_cpus().filter(free).find(|&cpu| parked && cpus.contains(cpu))
+                self.own_cpus().filter(free).find(|&cpu| parked && cpus.contains(cpu))
             {
                 let known = self.agent.threads[task.index()];
                 panic!(
@@ -268,6 +293,9 @@ impl<'a, P: Policy> Play<'a, P> {
             self.machine.release(cpu);
         }
         for task in self.threads() {
+            if self.enclave.affinity(task).is_empty() {
+                self.machine.set_affinity(task, CpuSet::first(self.cpus.into()));
+            }
             self.machine.wake(task);
         }
         for _ in 0..2000 {
@@ -296,6 +324,17 @@ impl<'a, P: Policy> Play<'a, P> {
     }
 }
 
+/// Ends the agent and gives the enclave other CPUs of the machine: those in `mask`, or all.
+fn resized(machine: &Machine, enclave: &ModelEnclave, mask: u8, cpus: u16) -> ModelEnclave {
+    enclave.detach();
+    let all = || (0..cpus).map(CpuId);
+    let mut chosen: Vec<CpuId> = all().filter(|cpu| mask >> cpu.0 & 1 == 1).collect();
+    if chosen.is_empty() {
+        chosen = all().collect();
+    }
+    machine.resize(enclave, chosen).unwrap()
+}
+
 struct Run<'a>(&'a Scenario, &'a str);
 
 impl Visitor for Run<'_> {
@@ -306,14 +345,18 @@ impl Visitor for Run<'_> {
         let arrival = if scenario.by_hand { Arrival::ByHand } else { Arrival::AtOnce };
         let machine = Machine::flat(scenario.cpus.into()).arriving(arrival);
         let spec = Spec { ring: scenario.ring, ..Spec::of((0..scenario.cpus).map(CpuId)) };
-        let enclave = machine.enclave(spec).unwrap();
-        let agent = Play::<P>::agent(text, &enclave);
-        let mut play =
-            Play { machine: &machine, enclave: &enclave, text, agent, cpus: scenario.cpus };
-        for &event in &scenario.events {
-            play.event(event);
-            play.check();
+        let mut enclave = machine.enclave(spec).unwrap();
+        let cpus = scenario.cpus;
+        let mut rest = &scenario.events[..];
+        while let Some(at) = rest.iter().position(|event| matches!(event, Event::Resize(_))) {
+            Play::<P>::start(text, &machine, &enclave, cpus).events(&rest[..at]);
+            if let Event::Resize(mask) = rest[at] {
+                enclave = resized(&machine, &enclave, mask, cpus);
+            }
+            rest = &rest[at + 1..];
         }
+        let mut play = Play::<P>::start(text, &machine, &enclave, cpus);
+        play.events(rest);
         play.settle();
         if P::WORK_CONSERVING && P::NAME != "nobody" {
             play.conserves_work();

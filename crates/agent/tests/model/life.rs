@@ -1,7 +1,7 @@
 //! Agents and guardians that come, go, hang and die.
 
 use crate::{commit, enclave_of, run, transaction};
-use heddle_agent::model::machine::{Machine, Spec};
+use heddle_agent::model::machine::{Machine, MachineError, Spec};
 use heddle_agent::model::{CpuOccupant, Outcome, Phase, State, Transaction};
 use heddle_agent::{Backend, BackendError};
 use heddle_core::{CpuId, Ns};
@@ -116,4 +116,38 @@ fn one_enclave_that_dies_does_not_touch_the_other() {
     assert_eq!((two.thread(staying), two.enclave()), before);
     assert_eq!(machine.thread(dying).state, State::Free);
     run(&two, staying, 0);
+}
+
+#[test]
+fn threads_on_cpus_that_an_enclave_loses_are_parked_and_commits_there_fail() {
+    let machine = Machine::flat(3);
+    let old = machine.enclave(Spec::of([CpuId(0), CpuId(1)])).unwrap();
+    old.attach().unwrap();
+    let [stays, moves] = [(); 2].map(|()| machine.spawn(old.id(), true));
+    run(&old, stays, 1);
+    run(&old, moves, 0);
+    old.detach();
+    let new = machine.resize(&old, [CpuId(1), CpuId(2)]).unwrap();
+    assert_eq!(new.cpus().iter().map(|cpu| cpu.os_id).collect::<Vec<_>>(), [1, 2]);
+    let states = [stays, moves].map(|thread| machine.thread(thread).state);
+    assert_eq!(states, [State::OnCpu, State::Parked]);
+    new.attach().unwrap();
+    assert_eq!(commit(&old, transaction(&old, moves, 0)), Outcome::NotYours);
+    assert_eq!(commit(&new, transaction(&new, moves, 2)), Outcome::Invalid);
+    run(&new, moves, 1);
+    assert_eq!(machine.running(CpuId(2)), Some(moves));
+    machine.audit().unwrap();
+}
+
+#[test]
+fn an_enclave_cannot_get_cpus_of_another_or_none() {
+    let machine = Machine::flat(2);
+    let [one, other] = [0, 1].map(|cpu| machine.enclave(Spec::of([CpuId(cpu)])).unwrap());
+    let refused = |cpus: &[u16]| machine.resize(&one, cpus.iter().map(|&cpu| CpuId(cpu))).err();
+    assert_eq!(refused(&[0, 1]), Some(MachineError::Taken(CpuId(1))));
+    assert_eq!(refused(&[2]), Some(MachineError::NoCpu(CpuId(2))));
+    assert_eq!(refused(&[]), Some(MachineError::Empty));
+    machine.give_back(other.id());
+    assert_eq!(machine.resize(&other, [CpuId(1)]).err(), Some(MachineError::Gone));
+    assert_eq!(refused(&[0, 1]), None);
 }

@@ -30,6 +30,8 @@ enum Event {
     Online(u16, bool),
     Arrive(u16),
     Time(u64),
+    /// The enclave has these CPUs from now on.
+    Resize(u8),
 }
 
 /// A transaction: which thread, which CPU, and how much of the agent's knowledge is old.
@@ -82,6 +84,7 @@ fn events() -> impl Strategy<Value = Event> {
         1 => (0..CPUS, any::<bool>()).prop_map(|(cpu, on)| Event::Online(cpu, on)),
         4 => (0..CPUS).prop_map(Event::Arrive),
         2 => (1u64..1000).prop_map(Event::Time),
+        1 => any::<u8>().prop_map(Event::Resize),
     ]
 }
 
@@ -169,6 +172,19 @@ impl Trial {
             Event::Online(cpu, online) => machine.set_online(CpuId(cpu), online),
             Event::Arrive(cpu) => machine.arrive(CpuId(cpu)),
             Event::Time(more) => machine.set_time(machine.time() + Ns(more)),
+            Event::Resize(mask) => self.resize(cpus(mask)),
+        }
+    }
+
+    /// The agent keeps its first handle, by which positions are the machine's numbers.
+    fn resize(&self, to: CpuSet) {
+        let resized = self.machine.resize(&self.enclave, to.iter());
+        assert_eq!(resized.is_err(), to.is_empty());
+        for cpu in (0..CPUS).map(CpuId).filter(|&cpu| !to.is_empty() && !to.contains(cpu)) {
+            assert_eq!(
+                (self.machine.running(cpu), self.enclave.cpu(cpu)),
+                (None, CpuWord::default())
+            );
         }
     }
 
@@ -306,6 +322,7 @@ impl Trial {
 
     /// Every thread can be made to run: none is stuck between two states.
     fn check_progress(&mut self) {
+        self.resize(CpuSet::first(usize::from(CPUS)));
         for cpu in (0..CPUS).map(CpuId) {
             self.machine.set_online(cpu, true);
             self.machine.release(cpu);
@@ -377,6 +394,7 @@ proptest! {
             trial.machine.audit().unwrap();
         }
         trial.machine.kill_agent(trial.enclave.id());
+        trial.resize(CpuSet::first(usize::from(CPUS)));
         (0..CPUS).map(CpuId).for_each(|cpu| {
             trial.machine.set_online(cpu, true);
             trial.machine.release(cpu);

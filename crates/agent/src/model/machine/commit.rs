@@ -2,7 +2,7 @@
 
 use super::super::{CpuOccupant, Group, Kind, Outcome, Phase, State, Transaction};
 use super::Arrival;
-use super::kernel::{Kernel, contains};
+use super::kernel::{Cpu, Kernel};
 use heddle_core::{CpuId, TaskId};
 
 impl Kernel {
@@ -23,7 +23,7 @@ impl Kernel {
         for one in transactions {
             one.outcome = self.check_one(id, one);
             if one.outcome.is_committed() {
-                self.carry_out(id, one);
+                self.carry_out(one);
             }
         }
     }
@@ -35,7 +35,7 @@ impl Kernel {
             transactions[at].outcome = outcome;
         }
         if transactions.iter().all(|one| one.outcome.is_committed()) {
-            transactions.iter().for_each(|one| self.carry_out(id, one));
+            transactions.iter().for_each(|one| self.carry_out(one));
             return;
         }
         let good = transactions.iter_mut().filter(|one| one.outcome.is_committed());
@@ -50,14 +50,16 @@ impl Kernel {
         self.check_thread(id, one)
             .and(|| self.check_numbers(id, one))
             .and(|| self.check_state(one))
-            .and(|| self.check_cpu(id, one))
+            .and(|| self.check_cpu(one))
     }
 
     fn check_thread(&self, id: u32, one: &Transaction) -> Outcome {
         let word = self.word(one.thread);
+        let is_foreign = |cpu: &Cpu| cpu.enclave != id;
         match () {
             () if word.state == State::Free || word.tid != one.tid => Outcome::NoThread,
             () if word.enclave != id => Outcome::NotYours,
+            () if self.cpus.get(one.cpu.index()).is_some_and(is_foreign) => Outcome::NotYours,
             () => Outcome::Committed,
         }
     }
@@ -83,27 +85,27 @@ impl Kernel {
         }
     }
 
-    fn check_cpu(&self, id: u32, one: &Transaction) -> Outcome {
-        let Some(cpu) = self.machine_cpu(id, one.cpu) else { return Outcome::Invalid };
-        let word = &self.cpus[cpu].word;
-        let above = matches!(word.occupant, CpuOccupant::Ordinary | CpuOccupant::Realtime);
+    fn check_cpu(&self, one: &Transaction) -> Outcome {
+        let Some(cpu) = self.cpus.get(one.cpu.index()) else { return Outcome::Invalid };
+        let above = matches!(cpu.word.occupant, CpuOccupant::Ordinary | CpuOccupant::Realtime);
         match () {
-            () if !contains(&self.threads[one.thread.index()].affinity, cpu) => Outcome::Affinity,
-            () if !word.online => Outcome::CpuOffline,
+            () if !self.threads[one.thread.index()].affinity.contains(one.cpu) => Outcome::Affinity,
+            () if !cpu.word.online => Outcome::CpuOffline,
             () if one.only_free && above => Outcome::CpuBusy,
             // A thread past recall cannot be unlatched for another.
-            () if self.cpus[cpu].direct => Outcome::Again,
+            () if cpu.direct => Outcome::Again,
             () => Outcome::Committed,
         }
     }
 
-    /// Returns the machine's number of an enclave's CPU.
-    pub fn machine_cpu(&self, id: u32, cpu: CpuId) -> Option<usize> {
-        self.enclave(id).spec.cpus.get(cpu.index()).map(|cpu| cpu.index())
+    /// Returns the position of one of the enclave's CPUs among the machine's; none if it is not, or no longer, the
+    /// enclave's.
+    pub fn own_cpu(&self, id: u32, cpu: CpuId) -> Option<usize> {
+        self.cpus.get(cpu.index()).filter(|cpu| cpu.enclave == id).map(|_| cpu.index())
     }
 
-    fn carry_out(&mut self, id: u32, one: &Transaction) {
-        let Some(cpu) = self.machine_cpu(id, one.cpu) else { return };
+    fn carry_out(&mut self, one: &Transaction) {
+        let cpu = one.cpu.index();
         if let Some(old) = self.unlatch(cpu) {
             self.park(old, Kind::ThreadPreempted, 1);
         }
@@ -120,7 +122,7 @@ impl Kernel {
     }
 
     pub fn recall(&mut self, id: u32, cpu: CpuId) -> Option<TaskId> {
-        let cpu = self.machine_cpu(id, cpu)?;
+        let cpu = self.own_cpu(id, cpu)?;
         if self.cpus[cpu].direct {
             return None;
         }
@@ -131,7 +133,7 @@ impl Kernel {
     }
 
     pub fn preempt(&mut self, id: u32, cpu: CpuId) -> bool {
-        let Some(cpu) = self.machine_cpu(id, cpu) else { return false };
+        let Some(cpu) = self.own_cpu(id, cpu) else { return false };
         let runs = self.cpus[cpu].word.current.is_some();
         self.cpus[cpu].kick |= runs;
         if runs && self.arrival == Arrival::AtOnce {

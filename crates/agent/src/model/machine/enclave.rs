@@ -10,6 +10,8 @@ use std::sync::PoisonError;
 
 /// The most queues of an enclave, as in `layout.h`.
 const QUEUES: usize = 1024;
+/// No machine has this CPU.
+const NO_CPU: CpuId = CpuId(u16::MAX);
 
 /// An enclave of a [`Machine`].
 #[derive(Clone, Debug)]
@@ -17,15 +19,20 @@ pub struct ModelEnclave {
     machine: Machine,
     id: u32,
     cpus: Vec<CpuInfo>,
+    /// The same CPUs, as positions among those of the machine. The enclave may have lost some since
+    /// ([`Machine::resize`]).
+    places: Vec<CpuId>,
 }
 
 impl ModelEnclave {
     pub(super) fn new(machine: Machine, id: u32) -> ModelEnclave {
-        let cpus = {
+        let (places, cpus) = {
             let kernel = machine.lock();
-            kernel.enclave(id).spec.cpus.iter().map(|cpu| kernel.infos[cpu.index()]).collect()
+            let places = kernel.enclave(id).spec.cpus.clone();
+            let cpus = places.iter().map(|cpu| kernel.infos[cpu.index()]).collect();
+            (places, cpus)
         };
-        ModelEnclave { machine, id, cpus }
+        ModelEnclave { machine, id, cpus, places }
     }
 
     /// Returns its number, as [`Machine`] wants it.
@@ -36,7 +43,7 @@ impl ModelEnclave {
 
     /// Returns the machine's number of one of its CPUs.
     pub(in super::super) fn place(&self, cpu: CpuId) -> CpuId {
-        self.machine.lock().enclave(self.id).spec.cpus[cpu.index()]
+        self.places.get(cpu.index()).copied().unwrap_or(NO_CPU)
     }
 
     /// Whether any of its queues has a message.
@@ -149,7 +156,7 @@ impl Backend for ModelEnclave {
     fn associate_cpu(&self, cpu: CpuId, queue: QueueId) -> Result<(), BackendError> {
         self.machine.with(|kernel| {
             kernel.queue_of(self.id, queue)?;
-            if let Some(cpu) = kernel.machine_cpu(self.id, cpu) {
+            if let Some(cpu) = kernel.own_cpu(self.id, self.place(cpu)) {
                 kernel.cpus[cpu].queue = queue;
             }
             Ok(())
@@ -169,8 +176,9 @@ impl Backend for ModelEnclave {
         let kernel = self.machine.lock();
         let mut set = CpuSet::EMPTY;
         if let Some(thread) = kernel.threads.get(thread.index()) {
-            let cpus = kernel.enclave(self.id).spec.cpus.iter().enumerate();
-            let allowed = cpus.filter(|&(_, &cpu)| thread.affinity.contains(cpu));
+            let own = |&cpu: &CpuId| kernel.own_cpu(self.id, cpu).is_some();
+            let cpus = self.places.iter().enumerate();
+            let allowed = cpus.filter(|(_, cpu)| thread.affinity.contains(**cpu) && own(cpu));
             allowed.for_each(|(at, _)| set.insert(CpuId(at as u16)));
         }
         set
@@ -178,7 +186,8 @@ impl Backend for ModelEnclave {
 
     fn cpu(&self, cpu: CpuId) -> CpuWord {
         let kernel = self.machine.lock();
-        kernel.machine_cpu(self.id, cpu).map_or(CpuWord::default(), |cpu| kernel.cpus[cpu].word)
+        let cpu = kernel.own_cpu(self.id, self.place(cpu));
+        cpu.map_or(CpuWord::default(), |cpu| kernel.cpus[cpu].word)
     }
 
     fn enclave(&self) -> EnclaveWord {
@@ -186,18 +195,26 @@ impl Backend for ModelEnclave {
     }
 
     fn commit(&self, transactions: &mut [Transaction], how: Group) -> usize {
-        self.machine.with(|kernel| kernel.commit(self.id, transactions, how))
+        let positions: Vec<CpuId> = transactions.iter().map(|one| one.cpu).collect();
+        transactions.iter_mut().for_each(|one| one.cpu = self.place(one.cpu));
+        let committed = self.machine.with(|kernel| kernel.commit(self.id, transactions, how));
+        transactions.iter_mut().zip(positions).for_each(|(one, cpu)| one.cpu = cpu);
+        committed
     }
 
     fn recall(&self, cpu: CpuId) -> Option<TaskId> {
-        self.machine.with(|kernel| kernel.recall(self.id, cpu))
+        self.machine.with(|kernel| kernel.recall(self.id, self.place(cpu)))
     }
 
     fn preempt(&self, cpu: CpuId) -> bool {
-        self.machine.with(|kernel| kernel.preempt(self.id, cpu))
+        self.machine.with(|kernel| kernel.preempt(self.id, self.place(cpu)))
     }
 
     fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool {
+        let takers = match takers {
+            Takers::Node(cpu) => Takers::Node(self.place(cpu)),
+            Takers::Cpu(cpu) => Takers::Cpu(self.place(cpu)),
+        };
         self.machine.with(|kernel| kernel.offer(self.id, thread, tseq, takers))
     }
 

@@ -68,6 +68,7 @@ pub(super) struct Enclave {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offered {
     pub thread: TaskId,
+    /// By the machine's CPUs.
     pub takers: Takers,
 }
 

@@ -1,21 +1,18 @@
 //! The beginning and end of enclaves, and the passing of time.
 
-use super::super::{EnclaveWord, Kind, Phase};
+use super::super::{EnclaveWord, Kind, Phase, QueueId};
 use super::kernel::{Enclave, Kernel};
 use super::{MachineError, Spec};
 use crate::BackendError;
 use crate::transition::transition;
-use heddle_core::Ns;
+use heddle_core::{CpuId, Ns};
 
 impl Kernel {
     pub fn make(&mut self, spec: Spec) -> Result<u32, MachineError> {
-        self.check(&spec)?;
         let id = self.enclaves.len() as u32 + 1;
+        self.check(id, &spec.cpus)?;
         let queue = self.add_queue(id, spec.ring, true);
-        for cpu in &spec.cpus {
-            let cpu = &mut self.cpus[cpu.index()];
-            (cpu.enclave, cpu.queue) = (id, queue);
-        }
+        self.take_cpus(id, queue, &spec.cpus);
         let deadline = self.now + spec.grace;
         self.due = self.due.min(deadline);
         let word = EnclaveWord { phase: Phase::Waiting, ..EnclaveWord::default() };
@@ -23,14 +20,54 @@ impl Kernel {
         Ok(id)
     }
 
-    fn check(&self, spec: &Spec) -> Result<(), MachineError> {
-        for &cpu in &spec.cpus {
+    /// Checks that enclave `id` can have `cpus`.
+    fn check(&self, id: u32, cpus: &[CpuId]) -> Result<(), MachineError> {
+        for &cpu in cpus {
             let found = self.cpus.get(cpu.index()).ok_or(MachineError::NoCpu(cpu))?;
-            if found.enclave != 0 {
+            if ![0, id].contains(&found.enclave) {
                 return Err(MachineError::Taken(cpu));
             }
         }
-        if spec.cpus.is_empty() { Err(MachineError::Empty) } else { Ok(()) }
+        if cpus.is_empty() { Err(MachineError::Empty) } else { Ok(()) }
+    }
+
+    fn take_cpus(&mut self, id: u32, queue: QueueId, cpus: &[CpuId]) {
+        for cpu in cpus {
+            let cpu = &mut self.cpus[cpu.index()];
+            if cpu.enclave != id {
+                (cpu.enclave, cpu.queue) = (id, queue);
+            }
+        }
+    }
+
+    /// Gives the enclave other CPUs. Threads that run on those that it loses, or are latched to them, are parked, and
+    /// so are all that were offered: the CPUs to which they were may be lost.
+    pub fn resize(&mut self, id: u32, cpus: Vec<CpuId>) -> Result<(), MachineError> {
+        if self.enclave(id).word.phase == Phase::Free {
+            return Err(MachineError::Gone);
+        }
+        self.check(id, &cpus)?;
+        self.take_cpus(id, self.enclave(id).queue, &cpus);
+        while let Some(offered) = self.enclave(id).offered.first() {
+            self.park_offered(offered.thread);
+        }
+        let before = std::mem::replace(&mut self.enclave_mut(id).spec.cpus, cpus);
+        let lost: Vec<CpuId> =
+            before.into_iter().filter(|cpu| !self.enclave(id).spec.cpus.contains(cpu)).collect();
+        for cpu in lost {
+            self.lose(cpu.index());
+        }
+        self.run_orphans(id);
+        Ok(())
+    }
+
+    fn lose(&mut self, cpu: usize) {
+        self.cpus[cpu].kick = false;
+        self.evict(cpu);
+        if let Some(thread) = self.unlatch(cpu) {
+            self.park(thread, Kind::ThreadPreempted, 1);
+        }
+        self.cpus[cpu].enclave = 0;
     }
 
     pub fn attach(&mut self, id: u32) -> Result<(), BackendError> {

@@ -75,7 +75,7 @@ impl Spec {
     }
 }
 
-/// Why an enclave could not be made.
+/// Why an enclave could not be made, or not get other CPUs.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum MachineError {
     /// A CPU belongs to at most one enclave.
@@ -84,6 +84,9 @@ pub enum MachineError {
     /// The machine has no such CPU.
     #[error("the machine has no {0}")]
     NoCpu(CpuId),
+    /// Its threads were given back.
+    #[error("the enclave is gone")]
+    Gone,
     /// An enclave without CPUs could never run anything.
     #[error("an enclave needs a CPU")]
     Empty,
@@ -158,6 +161,21 @@ impl Machine {
     pub fn enclave(&self, spec: Spec) -> Result<ModelEnclave, MachineError> {
         let id = self.with(|kernel| kernel.make(spec))?;
         Ok(ModelEnclave::new(self.clone(), id))
+    }
+
+    /// Gives an enclave other CPUs, as its guardian does between two agents, and returns its new handle. Threads on
+    /// CPUs that it loses are parked. Through the old handle they are out of reach: commits to them fail.
+    ///
+    /// # Errors
+    /// [`MachineError`] as for [`Machine::enclave`], or if the enclave is gone; nothing has changed then.
+    pub fn resize(
+        &self,
+        enclave: &ModelEnclave,
+        cpus: impl IntoIterator<Item = CpuId>,
+    ) -> Result<ModelEnclave, MachineError> {
+        let cpus = cpus.into_iter().collect();
+        self.with(|kernel| kernel.resize(enclave.id(), cpus))?;
+        Ok(ModelEnclave::new(self.clone(), enclave.id()))
     }
 
     /// Creates a thread in `enclave`, runnable or asleep. It may run on all CPUs.

@@ -10,7 +10,7 @@ use heddle_core::TaskId;
 impl Kernel {
     pub fn offer(&mut self, id: u32, thread: TaskId, tseq: Seq, takers: Takers) -> bool {
         let (Takers::Node(cpu) | Takers::Cpu(cpu)) = takers;
-        let Some(cpu) = self.machine_cpu(id, cpu) else { return false };
+        let Some(cpu) = self.own_cpu(id, cpu) else { return false };
         let word = self.word(thread);
         let is_free = word.enclave == id && word.state == State::Parked && word.tseq == tseq;
         if self.enclave(id).word.phase != Phase::Active || !is_free {
@@ -58,14 +58,13 @@ impl Kernel {
         if id == 0 {
             return None;
         }
-        let (cpus, offered) = (&self.enclave(id).spec.cpus, &self.enclave(id).offered);
+        let offered = &self.enclave(id).offered;
         let finds = |is_own: bool| {
             offered.iter().position(|offered| {
                 let may_take = match offered.takers {
-                    Takers::Cpu(one) => is_own && cpus[one.index()].index() == cpu,
+                    Takers::Cpu(one) => is_own && one.index() == cpu,
                     Takers::Node(one) => {
-                        !is_own
-                            && self.infos[cpus[one.index()].index()].node == self.infos[cpu].node
+                        !is_own && self.infos[one.index()].node == self.infos[cpu].node
                     }
                 };
                 may_take && contains(&self.threads[offered.thread.index()].affinity, cpu)
