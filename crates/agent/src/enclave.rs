@@ -19,6 +19,15 @@ pub struct EnclaveSpec {
     pub starting: Option<Ns>,
 }
 
+/// What became of threads when their enclave lost CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Threads that were on those CPUs, or confined to them, and are on others now.
+    pub moved: usize,
+    /// Threads that may run on none of the CPUs that the enclave has now.
+    pub outside: usize,
+}
+
 impl EnclaveSpec {
     /// An enclave of `cpus` with two seconds of patience and one of grace.
     #[must_use]

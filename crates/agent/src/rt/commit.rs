@@ -107,6 +107,7 @@ impl Rt {
                 live.state() == GONE || thread.tid().load(Acquire) != transaction.tid,
                 Outcome::NoThread,
             ),
+            (!self.owns(os_cpu), Outcome::NotYours),
             (transaction.aseq.is_some_and(agent_stale), Outcome::AgentStale),
             (transaction.tseq.is_some_and(|tseq| tseq != live.seq()), Outcome::Stale),
             (live.state() == BLOCKED, Outcome::NotRunnable),

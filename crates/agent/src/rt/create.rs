@@ -10,6 +10,7 @@ use crate::private::{self, Lock};
 use crate::{Backend as _, EnclaveSpec};
 use heddle_bpf::Map;
 use heddle_sys::processes::Process;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ fn root() -> PathBuf {
 const WAITING: Duration = Duration::from_secs(20);
 
 /// Locks the making of enclaves, so that two cannot take the same CPU.
-fn lock() -> Result<Lock, RtError> {
+pub(super) fn lock() -> Result<Lock, RtError> {
     let folder = private::folder(&root());
     let failed = RtError::system(format!("locking {}", root().display()));
     folder.and_then(|folder| private::lock(folder, WAITING)).map_err(failed)
@@ -46,14 +47,17 @@ fn check(spec: &EnclaveSpec) -> Result<Vec<u32>, RtError> {
             format!("`{}` is not a valid enclave name: use letters, digits, - and _", spec.name);
         return Err(RtError::Spec(text));
     }
-    let mut cpus = spec.cpus.clone();
-    cpus.sort_unstable();
-    cpus.dedup();
+    let cpus = spec.cpus.iter().copied().collect();
+    check_cpus(&cpus)?;
+    Ok(cpus.into_iter().collect())
+}
+
+pub(super) fn check_cpus(cpus: &BTreeSet<u32>) -> Result<(), RtError> {
     let there = |cpu: &u32| Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists();
     match cpus.iter().find(|cpu| !there(cpu)) {
         Some(absent) => Err(RtError::Spec(format!("there is no CPU {absent}"))),
         None if cpus.is_empty() => Err(RtError::Spec("an enclave needs a CPU".into())),
-        None => Ok(cpus),
+        None => Ok(()),
     }
 }
 
@@ -65,7 +69,7 @@ fn possible_cpus() -> u64 {
 }
 
 /// Returns an error if one of `cpus` belongs to another enclave.
-fn overlap(cpus: &[u32]) -> Option<RtError> {
+pub(super) fn overlap(cpus: &[u32]) -> Option<RtError> {
     folders().iter().find_map(|folder| {
         let memory = Memory::open(folder).ok()?;
         let cpu = memory.own_cpus().into_iter().find(|cpu| cpus.contains(cpu))?;
@@ -76,7 +80,7 @@ fn overlap(cpus: &[u32]) -> Option<RtError> {
 
 /// Undoes the enclaves whose guardian was killed and that no agent cleans up. One that cannot be undone stays and
 /// keeps its CPUs.
-fn undo_abandoned() {
+pub(super) fn undo_abandoned() {
     for folder in folders().iter().filter(|folder| is_abandoned(folder)) {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let _ = Rt::undo(&name);
@@ -123,11 +127,7 @@ impl Rt {
         let object = Tracer::load()?;
         let failed = |what: &str| RtError::system(format!("{what} of enclave `{}`", spec.name));
         let memory = Memory::of(&object).map_err(failed("the maps"))?;
-        for cpu in cpus {
-            let words = memory.cpu(*cpu);
-            words.enclave().store(1, Relaxed);
-            words.online().store(1, Relaxed);
-        }
+        cpus.iter().for_each(|&cpu| memory.take_cpu(cpu));
         let patience = spec.patience.map_or(0, |patience| patience.0);
         memory.enclave(EnclaveField::Patience).store(patience, Relaxed);
         memory.enclave(EnclaveField::Grace).store(spec.grace.0, Relaxed);
@@ -163,6 +163,17 @@ impl Rt {
         let memory = Memory::open(&folder).map_err(failed)?;
         let tracer = Tracer::open(&folder).map_err(failed)?;
         Ok(Rt::assemble(folder, memory, tracer))
+    }
+
+    /// Opens an enclave as an agent that uses only `cpus`, by the operating system's numbers. The enclave has them
+    /// when the agent attaches, and may still have others.
+    ///
+    /// # Errors
+    /// As [`Rt::open`].
+    pub fn open_on(name: &str, cpus: &BTreeSet<u32>) -> Result<Rt, RtError> {
+        let mut rt = Rt::open(name)?;
+        rt.cpus.retain(|cpu| cpus.contains(&cpu.os_id));
+        Ok(rt)
     }
 
     fn assemble(folder: PathBuf, memory: Memory, tracer: Tracer) -> Rt {

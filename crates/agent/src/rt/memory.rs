@@ -119,6 +119,17 @@ impl Memory {
         CpuWords { view: &self.cpus, at: os_cpu as usize }
     }
 
+    /// Makes a CPU the enclave's. What is known of it from an earlier time is old.
+    pub(super) fn take_cpu(&self, os_cpu: u32) {
+        for word in 0..CPU_WORDS {
+            self.cpus.word(os_cpu as usize, word).store(0, Relaxed);
+        }
+        let words = self.cpu(os_cpu);
+        words.queue().store(self.default_queue(), Relaxed);
+        words.online().store(1, Relaxed);
+        words.enclave().store(1, Release);
+    }
+
     pub(super) fn queue(&self, queue: u32) -> Option<QueueWords<'_>> {
         let at = queue as usize;
         (at < self.queue_room()).then_some(QueueWords { view: &self.queues, at })
@@ -298,6 +309,9 @@ fn store(view: &MapView, slot: usize, mask: &Mask) {
         view.word(slot, word).store(*bits, Relaxed);
     }
 }
+
+/// The length of `struct hd_cpu`.
+const CPU_WORDS: usize = 8;
 
 /// `struct hd_cpu`.
 #[derive(Clone, Copy)]

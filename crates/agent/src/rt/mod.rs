@@ -27,6 +27,7 @@ mod online;
 mod patience;
 mod probe;
 mod queues;
+mod resize;
 mod state_word;
 mod threads;
 mod tracer;

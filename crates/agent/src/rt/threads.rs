@@ -361,7 +361,7 @@ impl Rt {
     }
 
     /// Returns slots and numbers of the managed threads.
-    fn managed(&self) -> Vec<(usize, u32)> {
+    pub(super) fn managed(&self) -> Vec<(usize, u32)> {
         let of = |slot| (slot, self.memory.thread(slot).tid().load(Acquire));
         let is_managed = |(slot, tid): &(usize, u32)| {
             *tid != 0 && self.memory.thread(*slot).live().state() != GONE

@@ -11,4 +11,5 @@ mod numbers;
 mod patience;
 mod processes;
 mod queues;
+mod resize;
 mod support;
