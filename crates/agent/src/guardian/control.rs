@@ -3,6 +3,7 @@
 //! requester's process number, may name something else by the time it is used.
 
 use super::GuardianError;
+use super::cpus::Cpus;
 use super::event::Event;
 use super::folder::Folder;
 use super::protocol::line;
@@ -44,6 +45,11 @@ pub enum Request {
         /// The new policy; none: the present one.
         policy: Option<String>,
     },
+    /// Give the enclave other CPUs.
+    Resize {
+        /// The CPUs that it is to have.
+        cpus: Cpus,
+    },
     /// Give all threads back and end; the program goes on.
     Stop,
 }
@@ -70,6 +76,21 @@ pub enum Answer {
         policy: String,
         /// Transactions that failed in the meantime.
         failed: u64,
+    },
+    /// The enclave has the requested CPUs.
+    Resized {
+        /// Its CPUs.
+        cpus: Cpus,
+        /// How long there was no agent, in microseconds; none if it has had these CPUs and that agent already.
+        gap_us: Option<u64>,
+        /// The agent's process.
+        agent: u32,
+        /// Transactions that failed in the meantime.
+        failed: u64,
+        /// Threads that were moved from CPUs that the enclave no longer has.
+        moved: usize,
+        /// Threads that may run on none of its CPUs.
+        outside: usize,
     },
     /// The threads belong to the default scheduler again.
     Stopped {

@@ -5,7 +5,8 @@
 //! process that gets the lock knows that the guardian is dead, and cleans up. Only the folders' user may open
 //! anything in them ([`private`]).
 
-use super::{GuardianError, Record, tasks};
+use super::cpus::{self, Cpus};
+use super::{GuardianError, Record, Stage, tasks};
 use crate::private::{self, Lock};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -92,6 +93,24 @@ impl Enclaves {
     #[must_use]
     pub fn list(&self) -> Vec<EnclaveEntry> {
         self.try_list().unwrap_or_default()
+    }
+
+    /// Checks that no enclave but `own` has one of the CPUs.
+    ///
+    /// # Errors
+    /// Names the enclave that has one.
+    pub(super) fn check_overlap(&self, wanted: &Cpus, own: &str) -> Result<(), GuardianError> {
+        for Record { name, cpus, stage, .. } in self.list().into_iter().map(|other| other.record) {
+            let taken: Cpus = wanted.intersection(&cpus).copied().collect();
+            if name != own && !taken.is_empty() && stage != Stage::GivenBack {
+                return Err(GuardianError::Usage(format!(
+                    "CPU {} belongs to the enclave `{name}` (CPUs {})",
+                    cpus::format(&taken),
+                    cpus::format(&cpus)
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Returns folders in which a guardian died before it had written anything.
@@ -230,7 +249,7 @@ impl Folder {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::record::{Agents, Kind, Stage};
+    use super::super::record::{Agents, Kind};
     use super::*;
     use heddle_test_support::until;
 
@@ -253,6 +272,7 @@ pub(super) mod tests {
             program: vec!["./server".into()],
             pid: Some(3),
             upgrades: 0,
+            resizes: 0,
             restarts: 0,
             last_death: None,
             taken: None,

@@ -4,7 +4,7 @@ use super::cpus::Cpus;
 use super::{GuardianError, Kind};
 use crate::model::EnclaveWord;
 use crate::scx::SchedulerExit;
-use crate::{Backend, EnclaveSpec};
+use crate::{Backend, EnclaveSpec, Moved};
 use heddle_sys::processes::Process;
 use std::collections::BTreeSet;
 
@@ -43,6 +43,21 @@ pub trait Keeper: Send {
     /// Gives unmanaged threads of the backend's class, of any user, to the default scheduler, so that they do no
     /// harm. Called several times a second, also without an agent.
     fn release_unmanaged(&self) {}
+    /// Adds CPUs to the enclave. Its present agent does not use them.
+    ///
+    /// # Errors
+    /// If another enclave has one of them, or the backend cannot do this; nothing has changed then.
+    fn grow(&mut self, _: &Cpus) -> Result<(), GuardianError> {
+        Err(GuardianError::Failed(
+            "this backend cannot change the CPUs of a running enclave: end it with `heddle agent stop` and start it \
+             again with `heddle agent run --cpus`, or use --backend rt"
+                .into(),
+        ))
+    }
+    /// Takes all CPUs but these from the enclave, which has no agent at that moment. Threads on the others move.
+    fn shrink(&mut self, _: &Cpus) -> Moved {
+        Moved::default()
+    }
 }
 
 /// Returns the processes that have threads in an enclave.

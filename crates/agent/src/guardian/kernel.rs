@@ -7,7 +7,7 @@ use crate::fair::{self, Fair};
 use crate::model::{EnclaveWord, State};
 use crate::rt::{self, Rt, RtError};
 use crate::scx::{self, SchedulerExit, Scx, ScxError};
-use crate::{Backend, EnclaveSpec};
+use crate::{Backend, EnclaveSpec, Moved};
 use heddle_sys::processes::Process;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -72,6 +72,22 @@ pub fn open(kind: Kind, name: &str) -> Result<Arc<dyn Backend>, GuardianError> {
         Kind::Scx => Arc::new(Scx::open(name)?),
         Kind::Rt => Arc::new(Rt::open(name)?),
     })
+}
+
+/// As [`open`], for an agent that decides for `cpus` of the enclave only.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_on(
+    kind: Kind,
+    name: &str,
+    cpus: &Cpus,
+) -> Result<Arc<dyn Backend>, GuardianError> {
+    match kind {
+        Kind::Rt => Ok(Arc::new(Rt::open_on(name, cpus)?)),
+        // Their enclaves keep their CPUs.
+        Kind::Scx | Kind::Fair => open(kind, name),
+    }
 }
 
 /// Returns the number of an enclave's threads in each state; none if this process may not read them.
@@ -144,6 +160,14 @@ impl Keeper for Rt {
 
     fn set_online(&self, online: &Cpus) {
         Rt::set_online(self, online);
+    }
+
+    fn grow(&mut self, cpus: &Cpus) -> Result<(), GuardianError> {
+        Ok(Rt::grow(self, cpus)?)
+    }
+
+    fn shrink(&mut self, cpus: &Cpus) -> Moved {
+        Rt::shrink(self, cpus)
     }
 }
 

@@ -24,6 +24,7 @@ mod options;
 mod process;
 pub mod protocol;
 mod record;
+mod resize;
 mod restart;
 mod signals;
 mod start;

@@ -88,18 +88,13 @@ impl Options {
             rule.parse::<Rule>().map_err(|error| GuardianError::Usage(error.to_string()))?;
         }
         let cpus = self.cpus.clone().unwrap_or_else(|| machine.default_enclave());
-        machine.check(&cpus)?;
         if self.spin && self.agents == Agents::Local {
             return Err(GuardianError::Usage(
                 "--spin is for --agents central: a local agent that spins would leave its CPU to no thread"
                     .into(),
             ));
         }
-        if self.spin && cpus.len() < 2 {
-            return Err(GuardianError::Usage(
-                "--spin takes one of the enclave's CPUs for the agent: give it two or more".into(),
-            ));
-        }
+        self.check_cpus(&cpus, machine)?;
         match &self.workload {
             Workload::Program(program) => super::launch::check(program)?,
             Workload::Running(Target::Pid(pid)) if Process::of(*pid).is_none() => {
@@ -108,6 +103,26 @@ impl Options {
             Workload::Running(_) | Workload::Nothing => {}
         }
         Ok(cpus)
+    }
+
+    /// Checks that the enclave can have `cpus` of this machine.
+    ///
+    /// # Errors
+    /// If there are too few, or the machine has not all of them online.
+    pub(super) fn check_cpus(
+        &self,
+        cpus: &Cpus,
+        machine: &MachineCpus,
+    ) -> Result<(), GuardianError> {
+        machine.check(cpus)?;
+        let usage = |text: &str| Err(GuardianError::Usage(text.into()));
+        match cpus.len() {
+            0 => usage("an enclave needs at least one CPU"),
+            1 if self.spin => {
+                usage("--spin takes one of the enclave's CPUs for the agent: give it two or more")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the reason why the kernel's fair scheduler cannot do what is asked for, if there is one. The policy

@@ -13,6 +13,7 @@
 //! The end of its standard input tells the agent that its guardian is dead; the end of its output tells the
 //! guardian that the agent is.
 
+use super::cpus::Cpus;
 use super::{Agents, Kind};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -40,6 +41,9 @@ pub struct Assignment {
     pub class_map: Option<String>,
     /// Where to write the report.
     pub status: PathBuf,
+    /// The CPUs for which it decides; none, from an older guardian: all that the enclave has.
+    #[serde(default)]
+    pub cpus: Option<Cpus>,
 }
 
 /// The version of [`Assignment`].

@@ -117,6 +117,9 @@ pub struct Record {
     pub taken: Option<JoinReport>,
     /// How often an agent was replaced by an upgrade.
     pub upgrades: u32,
+    /// How often an agent was replaced because the enclave got other CPUs.
+    #[serde(default)]
+    pub resizes: u32,
     /// How long there was no agent in the last upgrade, in microseconds.
     pub last_gap_us: Option<u64>,
     /// How often an agent that had died was replaced.

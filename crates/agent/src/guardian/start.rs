@@ -1,7 +1,7 @@
 //! Making an enclave, starting its agent and its program.
 
 use super::cleaner::Cleaner;
-use super::cpus::{self, Cpus, MachineCpus};
+use super::cpus::{Cpus, MachineCpus};
 use super::event::{Event, Events};
 use super::folder::{Enclaves, Folder};
 use super::keeper::{Backends, Keeper, choose};
@@ -50,6 +50,7 @@ pub struct Guardian {
     /// None if the enclave could not be made again after its agent died.
     pub(super) keeper: Option<Box<dyn Keeper>>,
     pub(super) backends: &'static dyn Backends,
+    pub(super) enclaves: Enclaves,
     pub(super) spec: EnclaveSpec,
     pub(super) events: Events,
     pub(super) options: Options,
@@ -111,7 +112,7 @@ impl Guardian {
         }
         let _one_at_a_time = enclaves.lock()?;
         let name = name(&options, enclaves);
-        check_overlap(&cpus, enclaves)?;
+        enclaves.check_overlap(&cpus, "")?;
         let folder = enclaves.folder(&name)?;
         let lock = folder.take()?;
         let spec = EnclaveSpec {
@@ -131,6 +132,7 @@ impl Guardian {
             agent: None,
             keeper: Some(keeper),
             backends,
+            enclaves: enclaves.clone(),
             spec,
             events,
             options,
@@ -175,6 +177,7 @@ impl Guardian {
             classes: self.options.classes.clone(),
             class_map: self.options.class_map.clone(),
             status: self.folder.status(),
+            cpus: Some(self.spec.cpus.iter().copied().collect()),
         }
     }
 
@@ -362,21 +365,6 @@ fn name(options: &Options, enclaves: &Enclaves) -> String {
     candidates.find(|name| !names.contains(name)).unwrap_or(first)
 }
 
-fn check_overlap(wanted: &Cpus, enclaves: &Enclaves) -> Result<(), GuardianError> {
-    for other in enclaves.list() {
-        let taken: Cpus = wanted.intersection(&other.record.cpus).copied().collect();
-        if !taken.is_empty() && other.record.stage != Stage::GivenBack {
-            return Err(GuardianError::Usage(format!(
-                "CPU {} belongs to the enclave `{}` (CPUs {})",
-                cpus::format(&taken),
-                other.record.name,
-                cpus::format(&other.record.cpus)
-            )));
-        }
-    }
-    Ok(())
-}
-
 fn record(options: &Options, spec: &EnclaveSpec, kind: Kind) -> Record {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Record {
@@ -398,6 +386,7 @@ fn record(options: &Options, spec: &EnclaveSpec, kind: Kind) -> Record {
         pid: None,
         taken: None,
         upgrades: 0,
+        resizes: 0,
         restarts: 0,
         last_death: None,
         last_gap_us: None,

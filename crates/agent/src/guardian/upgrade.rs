@@ -1,6 +1,7 @@
 //! Replacing one agent by another, at the cost of a short pause for threads.
 
 use super::control::{Answer, Peer};
+use super::keeper::Keeper;
 use super::options::check_policy;
 use super::protocol::{AgentReply, Order};
 use super::record::Stage;
@@ -29,7 +30,7 @@ impl Guardian {
             .map_err(|error| GuardianError::Failed(format!("{error}; the old agent goes on")))?;
         let before = self.keeper()?.enclave();
         self.set_stage(Stage::Upgrading);
-        let gap_us = self.hand_over(new)?;
+        let gap_us = self.hand_over(new, |_| {})?;
         // The program of a successor, if this agent dies.
         self.agent_program = program.try_clone().ok();
         self.record.policy = policy;
@@ -46,7 +47,13 @@ impl Guardian {
         })
     }
 
-    fn hand_over(&mut self, new: AgentProcess) -> Result<u64, GuardianError> {
+    /// Replaces the agent by `new`. What is done to the enclave while it has no agent is `between`. Returns how long
+    /// that was, in microseconds.
+    pub(super) fn hand_over(
+        &mut self,
+        new: AgentProcess,
+        between: impl FnOnce(&mut dyn Keeper),
+    ) -> Result<u64, GuardianError> {
         // The old process ends only when its successor has attached: its end takes time that would be part of the
         // gap.
         let mut old = self.agent.take();
@@ -54,6 +61,9 @@ impl Guardian {
             self.leave(old);
         }
         let left = Instant::now();
+        if let Some(keeper) = &mut self.keeper {
+            between(&mut **keeper);
+        }
         self.agent = Some(new);
         if let Err(error) = self.attach() {
             self.agent_gone(Some(format!("its successor could not attach: {error}")))?;

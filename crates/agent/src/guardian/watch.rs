@@ -100,6 +100,7 @@ impl Guardian {
                 }
             }
             Request::Upgrade { policy } => self.upgrade(policy, &peer),
+            Request::Resize { cpus } => self.resize(cpus),
             Request::Stop => Err(GuardianError::Failed("the enclave ends".into())),
         }
     }

@@ -70,8 +70,11 @@ fn decide(
     begin: Receiver<()>,
     control: &Control,
 ) -> Result<EndReason, String> {
-    let backend = kernel::open(assignment.backend, &assignment.name)
-        .map_err(|error| format!("the agent cannot open the enclave: {error}"))?;
+    let backend = match &assignment.cpus {
+        Some(cpus) => kernel::open_on(assignment.backend, &assignment.name, cpus),
+        None => kernel::open(assignment.backend, &assignment.name),
+    };
+    let backend = backend.map_err(|error| format!("the agent cannot open the enclave: {error}"))?;
     let served = serve(backend, options(assignment, begin)?, control);
     served.map(|ended| ended.reason).map_err(|error| error.to_string())
 }

@@ -1,5 +1,5 @@
 """An agent process that schedules nothing and says what a real one says. GUARDIAN_TEST_AGENT says how it fails."""
-import os, sys, time
+import json, os, sys, time
 
 fault = os.environ.get("GUARDIAN_TEST_AGENT", "")
 log = os.environ["GUARDIAN_TEST_LOG"]
@@ -22,7 +22,7 @@ if fault == "dies-early":
     sys.exit(3)
 if fault == "babbles":
     say("Hello")
-if "quantum=3ms" in assignment:
+if "quantum=3ms" in assignment or fault == "dies-on-two" and len(json.loads(assignment)["cpus"]) == 2:
     sys.exit(7)
 say('{"say":"ready"}')
 while True:
@@ -31,7 +31,7 @@ while True:
         note("guardian gone")
         sys.exit(0)
     if order == '"attach"\n':
-        if "quantum=4ms" in assignment:
+        if "quantum=4ms" in assignment or fault == "fails-on-two" and len(json.loads(assignment)["cpus"]) == 2:
             say('{"say":"failed","text":"attaching is refused"}')
             continue
         note("attached")

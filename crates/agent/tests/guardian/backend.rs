@@ -1,12 +1,12 @@
 //! The guardian under test, with its backend and its enclave.
 
-use heddle_agent::EnclaveSpec;
 use heddle_agent::guardian::{
     Agents, BackendChoice, Backends, Enclaves, Ending, Guardian, GuardianError, Keeper, Kind,
     Options, Workload, cleaner_process, cpus,
 };
 use heddle_agent::model::{EnclaveWord, Phase};
 use heddle_agent::scx::SchedulerExit;
+use heddle_agent::{EnclaveSpec, Moved};
 use heddle_core::Ns;
 use heddle_sys::processes::Process;
 use std::collections::BTreeSet;
@@ -138,6 +138,14 @@ impl Keeper for Enclave {
     }
     fn set_online(&self, online: &cpus::Cpus) {
         std::fs::write(log().with_extension("online"), cpus::format(online)).expect("written");
+    }
+    fn grow(&mut self, cpus: &cpus::Cpus) -> Result<(), GuardianError> {
+        note(&format!("grown to {}", cpus::format(cpus)));
+        Ok(())
+    }
+    fn shrink(&mut self, cpus: &cpus::Cpus) -> Moved {
+        note(&format!("shrunk to {}", cpus::format(cpus)));
+        Moved { moved: 3, outside: 1 }
     }
     /// Once, if a file says how.
     fn ended(&self) -> Option<SchedulerExit> {

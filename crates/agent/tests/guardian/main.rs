@@ -6,6 +6,7 @@
 
 mod backend;
 mod other_users;
+mod resize;
 mod testbed;
 
 use rustix::process::Signal;

@@ -104,6 +104,11 @@ impl Testbed {
     /// As [`Testbed::ask`], with a client that sends `program` along.
     pub fn ask_with(&self, request: &str, program: &str) -> String {
         let name = fine(&self.record_when(|_| true)["name"]).to_owned();
+        self.ask_enclave(&name, request, program)
+    }
+
+    /// As [`Testbed::ask_with`], of one of several enclaves.
+    pub fn ask_enclave(&self, name: &str, request: &str, program: &str) -> String {
         let socket = self.folder.path().join("run/agent").join(name).join("control");
         until(|| socket.exists());
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guardian/ask.py");
