@@ -11,7 +11,7 @@ mod room;
 
 use std::process::Output;
 
-use bench::{Bench, all_progress, are_ordinary, cpu, kill, threads, until};
+use bench::{Bench, all_progress, are_ordinary, cpu, kill, other_cpu, threads, until};
 use heddle_agent::guardian::CLEANER_PROCESS;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -348,6 +348,93 @@ fn no_thread_notices_an_upgrade_under_load() {
     all_progress(pid);
     let wrong = bench.run(&["upgrade", "up", "--policy", "round-robbin"], &[]);
     assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
+    all_progress(pid);
+    bench.end();
+    assert_eq!(agent.exit_code(), 9);
+    bench.is_clean();
+}
+
+/// The program's threads are best-effort, so that others get the CPUs, too.
+#[test]
+fn an_enclave_grows_moves_and_shrinks_under_load() {
+    let (Some(bench), Some(other)) = (Bench::new(), other_cpu()) else { return };
+    let own = cpu();
+    let both = format!("{other}-{own}");
+    let mut agent = bench.start(&words(&with(&["--name", "grows", "--be", "*"])), &bench.program());
+    let old = bench.enclave_when("it works", |enclave| {
+        enclave["report"]["threads"].as_u64() >= Some(6)
+            && enclave["report"]["committed"].as_u64() > Some(20)
+    });
+    let pid = &old["guardian"]["pid"];
+    let resize = |cpus: &str| {
+        let output = bench.run(&["resize", "grows", cpus, "--json"], &[]);
+        assert!(output.status.success(), "{}", text(&output));
+        serde_json::from_slice::<Value>(&output.stdout).expect("one JSON object")
+    };
+    let grown = resize(&both);
+    assert_eq!((&grown["outside"], &grown["moved"]), (&0.into(), &0.into()), "{grown}");
+    assert!(grown["gap_ms"].as_f64() > Some(0.0), "{grown}");
+    assert_ne!(grown["agent"], old["guardian"]["agent"]);
+    until("threads run on the other CPU", || threads(pid).iter().any(|one| one.cpus == other));
+    until("threads run on the first", || threads(pid).iter().any(|one| one.cpus == own));
+    all_progress(pid);
+
+    let moved = resize(&other);
+    assert!(moved["moved"].as_u64() > Some(0), "{moved}");
+    assert!(threads(pid).iter().all(|one| one.cpus == other), "{:?}", threads(pid));
+    all_progress(pid);
+    assert_eq!(threads(pid).len() as u64, old["report"]["threads"].as_u64().unwrap_or(0));
+    let shown = bench.run(&["status", "grows"], &[]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains(&format!("on CPUs {other}, rt backend")), "{shown}");
+    assert!(shown.contains("resized 2 times"), "{shown}");
+
+    // The CPU that it gave up is another enclave's now.
+    let mut next = bench.start(&words(&with(&["--name", "next"])), &[]);
+    until("there are two", || bench.status()["enclaves"][1]["guardian"]["stage"] == "active");
+    for (cpus, code, said) in [
+        (both.as_str(), 2, format!("CPU {own} belongs to the enclave `next`")),
+        ("4000", 2, "this machine has no CPU 4000".into()),
+        ("9-2", 2, "is not a list of CPUs".into()),
+    ] {
+        let refused = bench.run(&["resize", "grows", cpus], &[]);
+        assert_eq!(refused.status.code(), Some(code), "{}", text(&refused));
+        assert!(text(&refused).contains(&said), "{}", text(&refused));
+    }
+    let same = bench.run(&["resize", "grows", &other], &[]);
+    let same = String::from_utf8_lossy(&same.stdout).into_owned();
+    assert_eq!(same, format!("Enclave grows has CPUs {other} already.\n"));
+    next.signal(Signal::TERM);
+    assert_eq!(next.exit_code(), 0);
+    resize(&both);
+    all_progress(pid);
+    let stopped = bench.run(&["stop", "grows"], &[]);
+    assert!(stopped.status.success(), "{}", text(&stopped));
+    assert!(are_ordinary(pid), "{:?}", threads(pid));
+    bench.end();
+    assert_eq!(agent.exit_code(), 9);
+    bench.is_clean();
+}
+
+#[test]
+fn an_enclave_that_was_resized_keeps_its_cpus_when_its_agent_dies() {
+    let (Some(bench), Some(other)) = (Bench::new(), other_cpu()) else { return };
+    let options = with(&["--name", "moved", "--be", "*"]);
+    let mut agent = bench.start(&words(&options), &bench.program());
+    let old = bench
+        .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
+    let pid = &old["guardian"]["pid"];
+    let output = bench.run(&["resize", "moved", &other], &[]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains(&format!("Enclave moved now has CPUs {other}, with a new")), "{said}");
+    let new = bench.enclave_when("it has the CPU", |enclave| enclave["guardian"]["resizes"] == 1);
+    kill(&new["guardian"]["agent"], Signal::KILL);
+    bench.enclave_when("its successor works", |enclave| {
+        enclave["guardian"]["restarts"] == 1
+            && enclave["guardian"]["stage"] == "active"
+            && enclave["report"]["committed"].as_u64() > Some(20)
+    });
+    assert!(threads(pid).iter().all(|one| one.cpus == other), "{:?}", threads(pid));
     all_progress(pid);
     bench.end();
     assert_eq!(agent.exit_code(), 9);

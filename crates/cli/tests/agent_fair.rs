@@ -9,7 +9,7 @@ mod program;
 #[path = "steer/room.rs"]
 mod room;
 
-use bench::{Bench, Running, all_progress, are_ordinary, cpu, kill, threads, until};
+use bench::{Bench, Running, all_progress, are_ordinary, cpu, kill, other_cpu, threads, until};
 use heddle_agent::guardian::Kind;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -250,5 +250,23 @@ fn auto_uses_fair_for_policies_it_can_express_and_says_so() {
         assert_eq!(refused.status.code(), Some(1));
         assert!(text(&refused).contains(why), "{}", text(&refused));
     }
+    bench.is_clean();
+}
+
+#[test]
+fn other_cpus_are_refused_and_the_enclave_goes_on() {
+    let (Some(bench), Some(other)) = (Bench::on(Kind::Fair), other_cpu()) else { return };
+    let (mut agent, enclave) = scheduled(&bench, &[]);
+    let refused = bench.run(&["resize", "fair", &other], &[]);
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
+    let said = text(&refused);
+    assert!(
+        said.contains("cannot change the CPUs of a running enclave") && said.contains("--cpus"),
+        "{said}"
+    );
+    let now = bench.enclave_when("it goes on", |enclave| enclave["guardian"]["stage"] == "active");
+    assert_eq!(now["guardian"], enclave["guardian"]);
+    bench.end();
+    assert_eq!(agent.exit_code(), 9);
     bench.is_clean();
 }

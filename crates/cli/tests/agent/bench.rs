@@ -21,6 +21,22 @@ pub fn cpu() -> String {
     online.trim().rsplit([',', '-']).next().expect("a CPU").to_owned()
 }
 
+/// Returns another CPU, for tests of enclaves that get others; their threads must leave it time. Prints a line and
+/// returns `None` if there is none.
+pub fn other_cpu() -> Option<String> {
+    let other = cpu().parse::<u32>().ok().and_then(|cpu| cpu.checked_sub(1));
+    let is_there = |cpu: &u32| {
+        let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+        // CPU 0 may have no such file.
+        fs::read_to_string(file).map_or(*cpu == 0, |text| text.trim() == "1")
+    };
+    let other = other.filter(is_there).map(|cpu| cpu.to_string());
+    if other.is_none() {
+        eprintln!("skipped: this machine has no two CPUs in a row");
+    }
+    other
+}
+
 /// A place for enclaves and their programs.
 pub struct Bench {
     /// `None` in the guest of the virtual-machine tests, which is isolated as a whole.

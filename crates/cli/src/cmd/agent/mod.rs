@@ -9,6 +9,7 @@ mod child;
 mod existing;
 mod join;
 mod report;
+mod resize;
 mod run;
 mod status;
 mod stop;
@@ -36,6 +37,8 @@ pub enum Agent {
     Status(status::Args),
     /// Replace a running agent by this binary, with the same policy or another.
     Upgrade(upgrade::Args),
+    /// Give a running enclave other CPUs: more, fewer, or different ones.
+    Resize(resize::Args),
     /// Return all threads of an enclave to the default scheduler; the program continues.
     Stop(stop::Args),
     /// The agent process itself.
@@ -57,6 +60,7 @@ impl Agent {
             Self::Join(args) => join::run(args),
             Self::Status(args) => status::run(args),
             Self::Upgrade(args) => upgrade::run(args),
+            Self::Resize(args) => resize::run(args),
             Self::Stop(args) => stop::run(args),
             Self::Process => child::agent(),
             Self::Cleaner(args) => Ok(child::cleaner(&args)),

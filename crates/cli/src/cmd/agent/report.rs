@@ -134,8 +134,9 @@ impl EnclaveView {
     }
 
     fn agent(&self) -> String {
-        let Record { agent, guardian, upgrades, last_gap_us, restarts, last_death, .. } =
-            &self.guardian;
+        let Record {
+            agent, guardian, upgrades, last_gap_us, resizes, restarts, last_death, ..
+        } = &self.guardian;
         let mut text = match agent {
             Some(agent) => format!("process {agent}, its guardian {guardian}"),
             None => format!("none; the guardian is {guardian}"),
@@ -144,6 +145,9 @@ impl EnclaveView {
             #[allow(clippy::cast_precision_loss, reason = "for people")]
             let ms = *gap as f64 / 1e3;
             let _ = write!(text, "; {upgrades} upgrades, the last with a gap of {ms:.1} ms");
+        }
+        if *resizes > 0 {
+            let _ = write!(text, "; resized {resizes} times");
         }
         if let Some(death) = last_death {
             let _ = write!(text, "; restarted {restarts} times, the last because {death}");
