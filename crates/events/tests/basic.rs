@@ -152,6 +152,44 @@ fn high_priority_has_its_share_of_each_batch() {
     }
 }
 
+/// SKQ's rtfreq (section 4.4): the longer events take, the fewer a worker is given at once, so that it soon comes back
+/// for what is of high priority.
+#[test]
+fn a_frequency_has_the_worker_come_back_for_high_priority() {
+    const HIGH: u64 = 0;
+    const BATCH: usize = 8;
+    let queue = EventQueue::new().unwrap();
+    let mut worker = queue.worker().unwrap();
+    worker.set_batch(BATCH);
+    let (servers, mut clients) = pairs(1 + BATCH);
+    for (token, server) in (0..).zip(&servers) {
+        let options = EventOptions::default();
+        let options = if token == HIGH { options.high() } else { options };
+        queue.register(server, Interest::READ, token, options).unwrap();
+    }
+    // Nobody reads these bytes: all but the first connection stay ready.
+    clients[1..].iter_mut().for_each(|client| client.write_all(b"x").unwrap());
+    while queue.stats().workers[0].average.0 == 0 {
+        // A sleep lasts at least its time, so the average is at least that.
+        worker.wait(HANG).unwrap().for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+    }
+    // Returns how many events of normal priority the worker had when one of high priority came.
+    let mut before_high = |hertz| {
+        queue.set_high_frequency(hertz);
+        let batch = worker.wait(HANG).unwrap();
+        clients[0].write_all(b"x").unwrap();
+        let had = batch.map(|event| assert_ne!(event.token(), HIGH)).count();
+        let first = worker.wait(HANG).unwrap().next().unwrap().token();
+        assert_eq!(first, HIGH, "{hertz} Hz");
+        assert_eq!((&servers[0]).read(&mut [0; 2]).unwrap(), 1);
+        had
+    };
+    assert_eq!(before_high(0), BATCH);
+    assert!((1..=4).contains(&before_high(250)));
+    assert_eq!(before_high(1_000), 1);
+    assert_eq!(before_high(0), BATCH);
+}
+
 #[test]
 fn errors_are_explained_and_change_nothing() {
     let refuse =
