@@ -83,6 +83,7 @@ struct kevent {
 
 #define NOTE_LOWAT 0x0001 /* EVFILT_READ: report when data bytes can be read, or at the end */
 #define NOTE_FILE_POLL 0x0002 /* EVFILT_READ: report a file at its end, too */
+#define NOTE_IDLE 0x00100000  /* EVFILT_READ, EVFILT_WRITE: nothing came within the time of heddle_kqueue_idle() */
 
 #define NOTE_EXIT 0x80000000 /* EVFILT_PROC; without flags nothing is reported */
 #define NOTE_FORK 0x40000000 /* these fail with ENOTSUP: Linux reports them to privileged programs only */
@@ -162,6 +163,11 @@ int heddle_kqueue_share(int kq, uint32_t percent);
 /* Sets how often a second a thread should look for EV_REALTIME events: it gets fewer events at once if they
  * take long. 0, the initial value: no rule. */
 int heddle_kqueue_frequency(int kq, uint32_t hertz);
+
+/* Sets after how many milliseconds without a report the registration (ident, filter), EVFILT_READ or EVFILT_WRITE,
+ * is reported all the same: with NOTE_IDLE in fflags and 0 in data, and again after each further such time. 0, the
+ * initial value: never. ENOENT if it is not registered, or on a file. */
+int heddle_kqueue_idle(int kq, uintptr_t ident, int16_t filter, uint32_t milliseconds);
 
 /* Writes the queue's statistics as text, a line per thread, for people. Writes as much as fits with a
  * terminating zero, and returns the length of the whole text (SKQ's FKQMPRNT). */

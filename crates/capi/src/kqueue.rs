@@ -11,5 +11,6 @@ heddle_kqueue::export_calls! {
     heddle_kqueue_tune,
     heddle_kqueue_stats,
     heddle_kqueue_share,
-    heddle_kqueue_frequency
+    heddle_kqueue_frequency,
+    heddle_kqueue_idle
 }

@@ -100,6 +100,14 @@ impl Event<'_> {
         self.fired.ready & BROKEN != 0
     }
 
+    /// Whether it is reported because nothing came within the event's idle limit
+    /// ([`EventQueue::set_idle_limit`](crate::EventQueue::set_idle_limit)), and nothing has come since.
+    #[inline]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.fired.is_idle()
+    }
+
     /// Returns what a timer, signal or other source counted.
     #[inline]
     #[must_use]

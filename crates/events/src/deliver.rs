@@ -9,6 +9,7 @@ use crate::telemetry::Count;
 use crate::worker_state::{Fired, WorkerState};
 use crate::workers::View;
 use heddle_core::{Enqueue, Ns};
+use heddle_sys::clock;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How long a batch should take: other workers cannot take what this one was given.
@@ -95,6 +96,9 @@ impl WorkerState {
         let data = if slot.data.load(Relaxed) == 0 { 0 } else { slot.data.swap(0, Relaxed) };
         let seen = if slot.ready.load(Relaxed) == 0 { 0 } else { slot.ready.swap(0, Relaxed) };
         let token = slot.token.load(Relaxed);
+        if slot.has(flag::IDLE_LIMIT) {
+            slot.active.store(clock::now().0, Relaxed);
+        }
         self.fired.push(Fired { id, token, ready: ready | seen, data });
     }
 }

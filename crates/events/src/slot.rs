@@ -33,6 +33,8 @@ pub(crate) mod flag {
     pub const PUMP: u32 = 32;
     /// A file that the system does not watch: always ready.
     pub const ALWAYS: u32 = 64;
+    /// Reported when nothing came for a time ([`Slot::active`]).
+    pub const IDLE_LIMIT: u32 = 256;
     /// Best-effort work (`Class::BE`), also for policies that are chosen later.
     pub const BEST_EFFORT: u32 = 128;
     /// Kinds of events that do not stand for a descriptor's readiness, and of their pumps
@@ -50,6 +52,9 @@ pub(crate) mod flag {
 /// A bit of [`Slot::ready`] that epoll never sets: what was seen may be over, because another thread has
 /// handled the event since.
 pub(crate) const DOUBT: u32 = 1 << 29;
+
+/// A bit of [`Slot::ready`] that epoll never sets: nothing came within the event's idle limit.
+pub(crate) const IDLE: u32 = 1 << 26;
 
 /// A bit of [`Slot::keeping`]: the registration is perhaps ending.
 const MOVES: u32 = 1;
@@ -118,6 +123,8 @@ pub(crate) struct Slot {
     pub keeper: AtomicU32,
     /// How many activations there were, for what is done now and then.
     pub count: AtomicU32,
+    /// When it was last reported, by the queue's clock, if it has an idle limit.
+    pub active: AtomicU64,
     pub watch: Mutex<Watch>,
     pub drift: Drift,
 }
@@ -140,6 +147,7 @@ impl Default for Slot {
             released: AtomicU32::new(0),
             keeper: AtomicU32::new(NONE),
             count: AtomicU32::new(0),
+            active: AtomicU64::new(0),
             watch: Mutex::default(),
             drift: Drift::default(),
         }

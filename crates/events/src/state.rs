@@ -181,6 +181,11 @@ impl State {
         next.unwrap_or(Next::Nothing)
     }
 
+    /// Whether it is neither queued nor handled, and not turned off.
+    pub fn is_at_rest(&self, generation: u32) -> bool {
+        self.0.load(Ordering::Acquire) == u64::from(generation) << 32
+    }
+
     /// Whether a registration of `generation` is alive.
     pub fn is_alive(&self, generation: u32) -> bool {
         let now = self.0.load(Ordering::Acquire);

@@ -5,13 +5,13 @@ use crate::ids::EventId;
 use crate::inner::Inner;
 use crate::port::Port;
 use crate::schedule::{Caller, Entry, Kind, Stolen};
-use crate::slot::Moment;
+use crate::slot::{IDLE, Moment};
 use crate::spread::CHANGES;
 use crate::telemetry::Count;
 use crate::window::{Stay, Window};
 use crate::workers::{View, WorkerSet};
 use heddle_core::{Ns, Rng};
-use heddle_sys::epoll::{Events, Look};
+use heddle_sys::epoll::{BROKEN, Events, Look, READ, WRITE};
 use heddle_sys::{clock, topology};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -46,6 +46,15 @@ pub struct Fired {
     pub ready: u32,
     /// What a timer, signal or other source counted.
     pub data: u64,
+}
+
+impl Fired {
+    /// As [`Event::is_idle`](crate::Event::is_idle).
+    #[inline]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.ready & (IDLE | READ | WRITE | BROKEN) == IDLE
+    }
 }
 
 /// What has become of a delivered event.

@@ -1,6 +1,7 @@
 //! The calls, as C libraries export them with [`export_calls!`](crate::export_calls).
 
 use crate::error::errno;
+use crate::notes::Key;
 use crate::raw::{Kevent, ev};
 use crate::registry::{self, Kqueue};
 use crate::{change, membership, multi, wait};
@@ -205,4 +206,14 @@ pub fn share(number: c_int, percent: u32) -> c_int {
 /// Sets how often a thread should look for events of high priority.
 pub fn frequency(number: c_int, hertz: u32) -> c_int {
     done(registry::find(number).map(|kq| kq.queue.set_high_frequency(hertz)))
+}
+
+/// Sets after how many milliseconds without a report a knote on a descriptor is reported as idle; 0: never.
+pub fn idle(number: c_int, ident: usize, filter: i16, milliseconds: u32) -> c_int {
+    let set = |kq: Arc<Kqueue>| {
+        let id = kq.notes.shard(ident).find(Key { filter, ident }).ok_or(Errno::NOENT)?.id;
+        let limit = (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()));
+        kq.queue.set_idle_limit(id, limit).map_err(errno)
+    };
+    done(registry::find(number).and_then(set))
 }

@@ -1,12 +1,12 @@
 //! The calls under the names that a C library exports.
 
-/// Defines the functions of [`calls`](crate::calls) as `extern "C"` functions under the eleven names given,
+/// Defines the functions of [`calls`](crate::calls) as `extern "C"` functions under the twelve names given,
 /// for the crate of a C library to export.
 #[macro_export]
 macro_rules! export_calls {
     (
         $kqueue:ident, $kqueue1:ident, $kevent:ident, $close:ident, $leave:ident, $policy:ident, $multi:ident,
-        $tune:ident, $stats:ident, $share:ident, $frequency:ident
+        $tune:ident, $stats:ident, $share:ident, $frequency:ident, $idle:ident
     ) => {
         $crate::export_calls! { safe $kqueue = kqueue() }
         $crate::export_calls! { safe $kqueue1 = kqueue1(flags: ::std::ffi::c_int) }
@@ -16,6 +16,9 @@ macro_rules! export_calls {
         $crate::export_calls! { safe $tune = tune(kq: ::std::ffi::c_int, word: u32) }
         $crate::export_calls! { safe $share = share(kq: ::std::ffi::c_int, percent: u32) }
         $crate::export_calls! { safe $frequency = frequency(kq: ::std::ffi::c_int, hertz: u32) }
+        $crate::export_calls! {
+            safe $idle = idle(kq: ::std::ffi::c_int, ident: usize, filter: i16, milliseconds: u32)
+        }
 
         /// See the header.
         ///

@@ -72,6 +72,7 @@ pub(crate) mod note {
 
     pub const LOWAT: u32 = 0x1;
     pub const FILE_POLL: u32 = 0x2;
+    pub const IDLE: u32 = 0x0010_0000;
 
     pub const EXIT: u32 = 0x8000_0000;
     pub const FORK: u32 = 0x4000_0000;

@@ -91,6 +91,7 @@ fn forget(kq: &Kqueue, shard: &mut LockedShard<'_>, note: &Knote) {
 
 fn of_descriptor(note: &Knote, open: Open, connected: bool, fired: &Fired) -> Option<Report> {
     match (note.key.filter, open.kind) {
+        _ if fired.is_idle() => Some(Report { data: 0, fflags: note::IDLE, eof: false }),
         (filter::VNODE, _) => {
             Some(Report { data: 0, fflags: counted::changed(fired)?, eof: false })
         }

@@ -23,6 +23,7 @@ int kqueue_multi(int kq, uint32_t word);
 int kqueue_tune(int kq, uint32_t word);
 int kqueue_share(int kq, uint32_t percent);
 int kqueue_frequency(int kq, uint32_t hertz);
+int kqueue_idle(int kq, uintptr_t ident, int16_t filter, uint32_t milliseconds);
 int kqueue_stats(int kq, char *text, size_t size);
 
 /* Returns the error text of the calling thread's last call that failed, if there is more to say than errno. */

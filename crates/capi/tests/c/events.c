@@ -32,6 +32,7 @@ int main(void)
 	CHECK(heddle_kqueue_multi(kq, KQ_SCHED_BEST | KQ_SCHED_ARGS(2)) == 0);
 	CHECK(heddle_kqueue_tune(kq, KQTUNE_FREQ | 1000 << 16) == 0);
 	CHECK(heddle_kqueue_share(kq, 50) == 0 && heddle_kqueue_frequency(kq, 0) == 0);
+	CHECK(heddle_kqueue_idle(kq, pipes[1], EVFILT_READ, 1) == -1 && errno == ENOENT);
 	CHECK(heddle_kqueue_stats(kq, NULL, 0) > 0);
 	CHECK(heddle_kqueue_leave(kq) == 0 && heddle_kqueue_leave(kq) == -1 && errno == ENOENT);
 	CHECK(heddle_kqueue_close(kq) == 0 && heddle_kqueue_close(kq) == -1 && errno == EBADF);

@@ -15,7 +15,8 @@ kqueue::export_calls! {
     kqueue_tune,
     kqueue_stats,
     kqueue_share,
-    kqueue_frequency
+    kqueue_frequency,
+    kqueue_idle
 }
 
 /// Returns the text of the calling thread's last error. See the header.

@@ -6,6 +6,7 @@ use crate::sources::TimerStart;
 use crate::sources::timers::Timers;
 use crate::{EventError, EventOptions, EventQueue};
 use heddle_core::Ns;
+use heddle_sys::clock;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -88,6 +89,63 @@ impl EventQueue {
     /// As [`EventQueue::set_timer`].
     pub fn stop_timer(&self, id: EventId) -> Result<(), EventError> {
         self.timer(id)?.forget(id);
+        Ok(())
+    }
+
+    /// Sets how long nothing may come to a descriptor before its event is reported all the same, for which
+    /// [`Event::is_idle`](crate::Event::is_idle) is true; `None` ends that. It is reported as any event is: to one
+    /// thread at a time, again after each further time limit, and not while the event is turned off. With
+    /// [`EventOptions::once`] it is the one report. The time counts from this call, and from each report.
+    ///
+    /// It costs each report of the event a reading of the clock, and the queue a look at it in each limit, so it is
+    /// cheaper than a timer per connection that each request sets anew.
+    ///
+    /// ```
+    /// # use heddle_events::{EventOptions, EventQueue, Interest};
+    /// # use std::os::unix::net::UnixStream;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let queue = EventQueue::new()?;
+    /// let (server, _client) = UnixStream::pair()?;
+    /// let id = queue.register(&server, Interest::READ, 7, EventOptions::default())?;
+    /// queue.set_idle_limit(id, Some(Duration::from_millis(1)))?;
+    /// let mut worker = queue.worker()?;
+    /// let event = worker.wait(None)?.next().ok_or("none")?;
+    /// assert!(event.token() == 7 && event.is_idle() && !event.is_readable());
+    /// # drop(event);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`EventError::Ended`], also if `id` is not a descriptor's that the system watches;
+    /// [`EventError::PinnedThreadGone`]; [`EventError::Range`] for a limit of zero; [`EventError::System`] if no
+    /// descriptors are left for the first timer of a queue.
+    pub fn set_idle_limit(&self, id: EventId, limit: Option<Duration>) -> Result<(), EventError> {
+        let slot = self.0.reachable(id)?;
+        let limit = match limit.map(Ns::from) {
+            Some(Ns::ZERO) => {
+                let what = "the idle limit";
+                return Err(EventError::Range { what, given: 0, allowed: "1 ns or more" });
+            }
+            limit => limit,
+        };
+        self.0.open_timers()?;
+        let mut timers = self.0.sources.timers.lock().unwrap();
+        let is_watched =
+            slot.fd.load(Relaxed) >= 0 && !slot.has(flag::KIND | flag::PUMP | flag::ALWAYS);
+        if !is_watched || !slot.state.is_alive(id.generation) {
+            return Err(EventError::Ended);
+        }
+        let Some(limit) = limit else {
+            slot.flags.fetch_and(!flag::IDLE_LIMIT, Relaxed);
+            timers.forget(id);
+            return Ok(());
+        };
+        let now = clock::now();
+        slot.active.store(now.0, Relaxed);
+        slot.flags.fetch_or(flag::IDLE_LIMIT, Relaxed);
+        timers.schedule(id, now + limit, Some(limit));
         Ok(())
     }
 

@@ -47,6 +47,11 @@ impl Agenda {
         true
     }
 
+    /// Returns the period of the timer of `key`.
+    pub fn period(&self, key: u64) -> Option<Ns> {
+        self.timers.get(&key)?.every
+    }
+
     /// Returns when the next timer is due.
     pub fn earliest(&self) -> Option<Ns> {
         self.order.first().map(|&(at, _, _)| at)

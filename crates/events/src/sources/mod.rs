@@ -71,6 +71,10 @@ impl Sources {
                 let mut processes = self.processes.lock().unwrap();
                 ended().map(|next| (next, processes::forget(&mut processes, id)))
             }
+            _ if slot.has(flag::IDLE_LIMIT) => {
+                let mut timers = self.timers.lock().unwrap();
+                ended().inspect(|_| timers.forget(id)).map(|next| (next, None))
+            }
             _ => ended().map(|next| (next, None)),
         }
     }

@@ -4,7 +4,7 @@ use super::agenda::Agenda;
 use crate::EventError;
 use crate::error::system;
 use crate::ids::EventId;
-use crate::slot::Table;
+use crate::slot::{IDLE, Slot, Table, flag};
 use heddle_core::Ns;
 use heddle_sys::clock;
 use rustix::time::{
@@ -13,6 +13,7 @@ use rustix::time::{
 };
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// When a timer expires first.
@@ -124,7 +125,12 @@ impl Timers {
         let (now, mut due) = (clock::now(), Vec::new());
         while let Some((key, times)) = self.agenda.take_due(now) {
             let id = EventId::from(key);
-            if table.slot(id.index).add_data(times) {
+            let slot = table.slot(id.index);
+            let is_due = match slot.kind() {
+                flag::TIMER => slot.add_data(times),
+                _ => self.is_idle(id, slot, now),
+            };
+            if is_due {
                 due.push(id);
             }
         }
@@ -136,6 +142,27 @@ impl Timers {
             }
         }
         due
+    }
+
+    /// Whether an event is reported because its idle limit, which is over, has passed since its last report. If not,
+    /// looks again when it may have.
+    fn is_idle(&mut self, id: EventId, slot: &Slot, now: Ns) -> bool {
+        let Some(limit) = self.agenda.period(id.into()) else { return false };
+        if !slot.state.is_alive(id.generation) {
+            self.agenda.remove(id.into());
+            return false;
+        }
+        let end = Ns(slot.active.load(Relaxed).saturating_add(limit.0));
+        if end > now {
+            self.agenda.set(id.into(), end, Some(limit));
+            return false;
+        }
+        // What waits or is handled is not idle.
+        let is_idle = slot.state.is_at_rest(id.generation);
+        if is_idle {
+            slot.ready.fetch_or(IDLE, Relaxed);
+        }
+        is_idle
     }
 
     pub fn forget(&mut self, id: EventId) {
@@ -164,7 +191,11 @@ mod tests {
         timers.agenda.remove(3);
         timers.arm();
         assert_eq!(timers.armed, Some(Ns(400)), "one unnecessary expiration");
-        let due = timers.take_due(&Table::new(1));
+        let table = Table::new(1);
+        for index in [1, 2] {
+            table.slot(index).flags.store(flag::TIMER, Relaxed);
+        }
+        let due = timers.take_due(&table);
         assert_eq!(due, [EventId::from(2), EventId::from(1)]);
         assert_eq!(timers.armed, None, "nothing is left");
     }

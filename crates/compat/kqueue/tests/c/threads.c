@@ -233,6 +233,34 @@ static void realtime(void)
 	CHECK(kevent(kq, NULL, 0, kev, 1, &HANG) == 1 && kev[0].ident == 1);
 }
 
+/* A connection to which nothing comes is reported, and what comes is reported as ever. */
+static void idle(void)
+{
+	struct kevent kev;
+	int ends[2];
+
+	kq = kqueue();
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+	CHECK(kqueue_idle(kq, ends[0], EVFILT_READ, 1) == -1 && errno == ENOENT);
+	CHECK(kqueue_idle(-1, ends[0], EVFILT_READ, 1) == -1 && errno == EBADF);
+	CHECK(change(kq, ends[0], EVFILT_READ, EV_ADD, 0, 0, (void *)7) == 0);
+	CHECK(kqueue_idle(kq, ends[0], EVFILT_READ, 5) == 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK(kevent(kq, NULL, 0, &kev, 1, &HANG) == 1);
+		CHECK(kev.ident == (uintptr_t)ends[0] && kev.filter == EVFILT_READ && kev.udata == (void *)7);
+		CHECK(kev.fflags == NOTE_IDLE && kev.data == 0 && !(kev.flags & EV_EOF));
+	}
+	put(ends[1], "x");
+	do
+		CHECK(kevent(kq, NULL, 0, &kev, 1, &HANG) == 1);
+	while (kev.fflags == NOTE_IDLE);
+	CHECK(kev.data == 1 && kev.fflags == 0);
+	take(ends[0], 1);
+	CHECK(kqueue_idle(kq, ends[0], EVFILT_READ, 0) == 0 && nothing(kq));
+	close(ends[0]), close(ends[1]);
+	CHECK(kqueue_close(kq) == 0);
+}
+
 static void on_signal(int signal)
 {
 	(void)signal;
@@ -267,7 +295,7 @@ int main(int argc, char **argv)
 		{"once_at_a_time", once_at_a_time}, {"once_at_a_time_by_edges", once_at_a_time_by_edges},
 		{"closed_by_a_call", closed_by_a_call}, {"closed", closed}, {"number_used_again", number_used_again},
 		{"descriptors_are_given_back", descriptors_are_given_back}, {"forks", forks}, {"threads_end", threads_end},
-		{"affinity", affinity}, {"realtime", realtime}, {"interrupted", interrupted}, {NULL, NULL},
+		{"affinity", affinity}, {"realtime", realtime}, {"idle", idle}, {"interrupted", interrupted}, {NULL, NULL},
 	};
 	return run_test(tests, argc, argv);
 }
