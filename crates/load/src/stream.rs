@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Most bytes buffered for sending on one connection; beyond this it has no room.
@@ -54,7 +55,7 @@ pub struct Streams<D> {
 
 /// The connections that may be readable, and the read buffer.
 struct Inbox {
-    epoll: Epoll,
+    epoll: Rc<Epoll>,
     events: Events,
     ready: VecDeque<usize>,
     chunk: Box<[u8]>,
@@ -76,14 +77,29 @@ impl<D: Dialect> Streams<D> {
     /// # Errors
     /// System errors.
     pub fn connect(server: SocketAddr, connections: usize, shape: Shape) -> io::Result<Streams<D>> {
+        let open = |_| TcpStream::connect_timeout(&server, CONNECT_TIMEOUT);
+        let streams = (0..connections.max(1)).map(open).collect::<io::Result<_>>()?;
+        Streams::over(streams, shape)
+    }
+
+    /// Takes connections that are open, at least one.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn over(streams: Vec<TcpStream>, shape: Shape) -> io::Result<Streams<D>> {
         let inbox = Inbox::new()?;
-        let open = |key| {
-            let connection = Connection::open(server)?;
+        let take = |(key, stream)| {
+            let connection = Connection::new(stream)?;
             inbox.epoll.add(connection.stream.as_fd(), key)?;
             Ok(connection)
         };
-        let connections = (0..connections.max(1) as u64).map(open).collect::<io::Result<_>>()?;
+        let connections = (0..).zip(streams).map(take).collect::<io::Result<_>>()?;
         Ok(Streams { connections, next: 0, shape, inbox })
+    }
+
+    /// Returns the descriptor that becomes ready with an answer, for [`EpollClock`](crate::EpollClock).
+    pub fn epoll(&self) -> Rc<Epoll> {
+        Rc::clone(&self.inbox.epoll)
     }
 
     /// The first connection with room, starting at the next in turn.
@@ -121,7 +137,7 @@ impl<D: Dialect> Transport for Streams<D> {
 
 impl Inbox {
     fn new() -> io::Result<Inbox> {
-        let (epoll, events) = (Epoll::new()?, Events::with_capacity(AT_ONCE));
+        let (epoll, events) = (Rc::new(Epoll::new()?), Events::with_capacity(AT_ONCE));
         Ok(Inbox { epoll, events, ready: VecDeque::new(), chunk: vec![0; CHUNK].into() })
     }
 
@@ -138,8 +154,7 @@ impl std::fmt::Debug for Inbox {
 }
 
 impl<D: Dialect> Connection<D> {
-    fn open(server: SocketAddr) -> io::Result<Connection<D>> {
-        let stream = TcpStream::connect_timeout(&server, CONNECT_TIMEOUT)?;
+    fn new(stream: TcpStream) -> io::Result<Connection<D>> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let (unsent, received, waiting) = (Vec::new(), Vec::new(), VecDeque::new());
