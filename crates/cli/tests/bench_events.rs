@@ -2,6 +2,7 @@
 //! none is checked.
 
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
 
 const HEDDLE: &str = env!("CARGO_BIN_EXE_heddle");
@@ -9,7 +10,7 @@ const FEW: &str = "epoll-per-thread,epoll-shared,hybrid";
 
 fn bench(words: &[&str]) -> Output {
     let mut command = Command::new(HEDDLE);
-    command.args(["bench", "events"]).args(words);
+    command.args(["bench", "events"]).args(words).env_remove("HEDDLE_MEMCACHED");
     command.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -67,10 +68,12 @@ fn pipes_have_a_case_for_each_number_of_threads() {
 }
 
 #[test]
-fn both_mixes_have_tails_gains_and_loads() {
-    for (part, words) in
-        [("zippydb", vec!["--scale", "2", "--loads", "20"]), ("gis", vec!["--loads", "20"])]
-    {
+fn the_mixes_have_tails_gains_and_loads() {
+    for (part, words) in [
+        ("zippydb", vec!["--scale", "2", "--loads", "20"]),
+        ("gis", vec!["--loads", "20"]),
+        ("dilated", vec!["--loads", "20"]),
+    ] {
         let rows = rows(part, &[&words[..], &["--systems", FEW]].concat());
         for metric in ["light_p99_ns", "light_p999_ns", "p99_ns", "throughput"] {
             has(&rows, "epoll-per-thread", part, metric);
@@ -88,6 +91,45 @@ fn uniform_requests_have_a_throughput() {
     let rows = rows("uniform", &["--systems", FEW, "--tcp"]);
     has(&rows, "epoll-shared", "uniform", "throughput");
     has(&rows, "hybrid", "uniform", "throughput_ratio");
+}
+
+#[test]
+fn pages_have_tails_and_gains_on_every_system() {
+    let rows = rows("web", &["--policy", "hybrid:penalty=2us"]);
+    for system in ["epoll-shared", "epoll-exclusive", "cpu-affinity", "hybrid:penalty=2us"] {
+        has(&rows, system, "web", "p99_ns");
+        has(&rows, system, "web", "p99_gain");
+        has(&rows, system, "web", "imbalance_percent");
+    }
+    has(&rows, "epoll-per-thread", "web", "p999_ns");
+    has(&rows, "calibration", "web", "saturation");
+}
+
+/// What the distribution has stands in for a memcached on the queue: the patched one is tested where it is built.
+#[test]
+fn memcached_is_measured_and_without_one_on_the_queue_there_are_no_policies() {
+    if !std::path::Path::new("/usr/bin/memcached").exists() {
+        eprintln!("SKIPPED: no memcached here (apt-get install memcached)");
+        return;
+    }
+    let rows = rows("memcached", &[]);
+    has(&rows, "epoll-per-thread", "memcached", "p99_ns");
+    has(&rows, "epoll-per-thread", "memcached", "throughput");
+    assert!(rows.iter().all(|row| row["system"] != "hybrid"));
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("memcached");
+    // It takes a policy, and ignores it.
+    std::fs::write(&program, "#!/bin/sh\nshift 2\nexec /usr/bin/memcached \"$@\"\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(HEDDLE);
+    command.args(["bench", "events", "--quick", "--json", "--only", "memcached"]);
+    let output = command.env("HEDDLE_MEMCACHED", program).stdin(Stdio::null()).output().unwrap();
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = results["rows"].as_array().unwrap();
+    for system in ["hybrid", "cpu-affinity"] {
+        has(rows, system, "memcached", "p99_ns");
+        has(rows, system, "memcached", "p99_gain");
+    }
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use super::idle::{self, IdleOptions};
 use super::loaded::{self, LoadedOptions};
+use super::memcached::{self, MemcachedOptions};
 use super::overhead::{self, OverheadOptions};
 use super::pipes::{self, PipesOptions};
 use super::priority::{self, PriorityOptions};
 use super::uniform::{self, UniformOptions};
+use super::web::{self, WebOptions};
 use super::{Part, System, Wire, Workload, predicted, report, targets};
 use crate::steer::Dilation;
 use crate::suite::{Outcome, Part as _, PartResult, Suite, Target};
@@ -27,8 +29,14 @@ pub struct EventsOptions {
     pub zippydb: LoadedOptions,
     /// A few heavy connections.
     pub gis: LoadedOptions,
+    /// The same on twelve threads.
+    pub dilated: LoadedOptions,
     /// Uniform requests.
     pub uniform: UniformOptions,
+    /// memcached with the ETC workload.
+    pub memcached: MemcachedOptions,
+    /// A web server.
+    pub web: WebOptions,
     /// A client of high priority.
     pub priority: PriorityOptions,
     /// Idle threads beside busy ones.
@@ -43,9 +51,11 @@ pub struct EventsOptions {
 const SCALE: f64 = 0.5;
 /// Time dilation of the GIS workload, as in the trials.
 const DILATION: Dilation = Dilation(20);
+/// That of the twelve threads: a light request takes a millisecond, of which waking up is a hundredth.
+const DILATION_OF_TWELVE: Dilation = Dilation(100);
 
 impl EventsOptions {
-    /// All parts at their usual length, some eight minutes with the usual systems; with `quick`, one short
+    /// All parts at their usual length, some fifteen minutes with the usual systems; with `quick`, one short
     /// round of each, not to quote.
     #[must_use]
     pub fn new(systems: &[System], quick: bool) -> EventsOptions {
@@ -63,7 +73,10 @@ impl EventsOptions {
             pipes: PipesOptions::new(systems, quick),
             zippydb: loaded(Workload::zippydb(SCALE), [0.35, 0.60]),
             gis: loaded(Workload::gis(DILATION), [0.40, 0.60]),
+            dilated: loaded(Workload::dilated(DILATION_OF_TWELVE), [0.50, 0.80]),
             uniform: UniformOptions::new(systems, quick),
+            memcached: MemcachedOptions::new(systems, quick),
+            web: WebOptions::new(systems, quick),
             priority: PriorityOptions::new(systems, quick),
             idle: IdleOptions::new(systems, quick),
             predicted: Vec::new(),
@@ -78,7 +91,10 @@ impl EventsOptions {
             &mut self.pipes.rounds,
             &mut self.zippydb.rounds,
             &mut self.gis.rounds,
+            &mut self.dilated.rounds,
             &mut self.uniform.rounds,
+            &mut self.memcached.rounds,
+            &mut self.web.rounds,
             &mut self.priority.rounds,
             &mut self.idle.rounds,
         ];
@@ -91,17 +107,26 @@ impl EventsOptions {
             &mut self.pipes.duration,
             &mut self.zippydb.duration,
             &mut self.gis.duration,
+            &mut self.dilated.duration,
             &mut self.uniform.duration,
+            &mut self.memcached.duration,
+            &mut self.web.duration,
             &mut self.priority.duration,
             &mut self.idle.duration,
         ];
         all.into_iter().for_each(|of| *of = time);
     }
 
-    /// Sets the loads of both mixes, as shares of the capacity.
+    /// Sets the loads of all parts that have some, as shares of the capacity.
     pub fn set_loads(&mut self, loads: &[f64]) {
-        self.zippydb.loads = loads.to_vec();
-        self.gis.loads = loads.to_vec();
+        let all = [
+            &mut self.zippydb.loads,
+            &mut self.gis.loads,
+            &mut self.dilated.loads,
+            &mut self.memcached.loads,
+            &mut self.web.loads,
+        ];
+        all.into_iter().for_each(|of| *of = loads.to_vec());
     }
 
     /// Scales the times of the ZippyDB mix.
@@ -110,11 +135,13 @@ impl EventsOptions {
             Workload { wire: self.zippydb.workload.wire, ..Workload::zippydb(scale) };
     }
 
-    /// Scales the times of the GIS workload.
+    /// Scales the times of the GIS workload, on six and on twelve threads.
     pub fn set_dilation(&mut self, dilation: Dilation) {
         for workload in [&mut self.gis.workload, &mut self.priority.workload] {
             *workload = Workload { wire: workload.wire, ..Workload::gis(dilation) };
         }
+        let wire = self.dilated.workload.wire;
+        self.dilated.workload = Workload { wire, ..Workload::dilated(dilation) };
     }
 
     /// Sets the kind of connections in all parts that have some.
@@ -122,6 +149,7 @@ impl EventsOptions {
         let all = [
             &mut self.zippydb.workload,
             &mut self.gis.workload,
+            &mut self.dilated.workload,
             &mut self.uniform.workload,
             &mut self.priority.workload,
         ];
@@ -130,9 +158,15 @@ impl EventsOptions {
 
     /// Sets the seed of arrivals and weights.
     pub fn set_seed(&mut self, seed: u64) {
-        [&mut self.zippydb.seed, &mut self.gis.seed, &mut self.priority.seed]
-            .into_iter()
-            .for_each(|of| *of = seed);
+        let all = [
+            &mut self.zippydb.seed,
+            &mut self.gis.seed,
+            &mut self.dilated.seed,
+            &mut self.memcached.seed,
+            &mut self.web.seed,
+            &mut self.priority.seed,
+        ];
+        all.into_iter().for_each(|of| *of = seed);
     }
 
     /// A part's measured rows against its targets.
@@ -142,11 +176,12 @@ impl EventsOptions {
             Part::Pipes => targets::throughput("pipes", &self.pipes.systems, rows),
             Part::ZippyDb => targets::tails(&self.zippydb, rows),
             Part::Gis => targets::tails(&self.gis, rows),
+            Part::Dilated => targets::tails(&self.dilated, rows),
             Part::Uniform => {
                 targets::throughput(self.uniform.workload.name, &self.uniform.systems, rows)
             }
             Part::Priority => targets::priority(self.priority.chief.as_ref(), rows),
-            Part::Idle => Vec::new(),
+            Part::Memcached | Part::Web | Part::Idle => Vec::new(),
         }
     }
 }
@@ -166,14 +201,24 @@ impl Suite for EventsOptions {
             Part::Pipes => self.pipes.steps(),
             Part::ZippyDb => self.zippydb.steps(),
             Part::Gis => self.gis.steps(),
+            Part::Dilated => self.dilated.steps(),
             Part::Uniform => self.uniform.steps(),
+            Part::Memcached => self.memcached.steps(),
+            Part::Web => self.web.steps(),
             Part::Priority => self.priority.steps(),
             Part::Idle => self.idle.steps(),
         };
         self.parts.iter().map(of).sum()
     }
 
+    fn obstacle(&self, part: Part) -> Option<String> {
+        if part == Part::Memcached { self.memcached.obstacle() } else { None }
+    }
+
     fn lacks(&self, part: Part) -> Option<String> {
+        if part == Part::Memcached {
+            return self.memcached.lacks();
+        }
         let needs_queue = match part {
             Part::Priority => self.priority.chief.is_none().then_some("there is no priority"),
             Part::Idle => (self.idle.steps() == 0).then_some("idle threads look for nothing"),
@@ -193,7 +238,10 @@ impl Suite for EventsOptions {
             Part::Pipes => pipes::run(&self.pipes, stop, progress),
             Part::ZippyDb => loaded::run(&self.zippydb, stop, progress),
             Part::Gis => loaded::run(&self.gis, stop, progress),
+            Part::Dilated => loaded::run(&self.dilated, stop, progress),
             Part::Uniform => uniform::run(&self.uniform, stop, progress),
+            Part::Memcached => memcached::run(&self.memcached, stop, progress),
+            Part::Web => web::run(&self.web, stop, progress),
             Part::Priority => priority::run(&self.priority, stop, progress),
             Part::Idle => idle::run(&self.idle, stop, progress),
         }?;
@@ -206,6 +254,7 @@ impl Suite for EventsOptions {
     /// Conditions that a reader must know before quoting.
     fn conditions(&self) -> Vec<String> {
         let (zippydb, gis) = (&self.zippydb.workload, &self.gis.workload);
+        let dilated = &self.dilated.workload;
         let mut said = vec![
             "Systems in turn within a round, medians of rounds with least and greatest; ratios are of two runs \
              of one round.".into(),
@@ -228,7 +277,16 @@ impl Suite for EventsOptions {
                 gis.light(),
                 gis.capacity()
             ),
+            format!(
+                "dilated: the same mix on {} threads that sleep while they serve (a light request takes {}), \
+                 {} connections, capacity {:.0}/s.",
+                dilated.threads,
+                dilated.light(),
+                dilated.connections,
+                dilated.capacity()
+            ),
         ];
+        said.extend([memcached::condition(&self.memcached), web::condition(&self.web)]);
         if !self.predicted.is_empty() {
             said.push("Systems called sim: are the simulator's predictions, not measured.".into());
         }

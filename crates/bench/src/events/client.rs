@@ -33,7 +33,8 @@ fn unix() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((near.into(), far.into()))
 }
 
-fn tcp(listener: &TcpListener) -> io::Result<(OwnedFd, OwnedFd)> {
+/// A pair of connected sockets: the client's end and the server's.
+pub(super) fn tcp(listener: &TcpListener) -> io::Result<(OwnedFd, OwnedFd)> {
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;
     for end in [&near, &far] {

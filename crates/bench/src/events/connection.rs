@@ -71,6 +71,13 @@ pub(super) struct Served {
     pub(super) requests: u64,
 }
 
+/// Difference between the busiest and the least busy thread, in per cent.
+pub(super) fn imbalance(did: &[Served]) -> f64 {
+    let busy = || did.iter().map(|did| did.busy.0 as f64);
+    let (most, least) = (busy().fold(0.0, f64::max), busy().fold(f64::INFINITY, f64::min));
+    if most > 0.0 { (most - least) / most * 100.0 } else { 0.0 }
+}
+
 impl Connection {
     pub(super) fn new(fd: OwnedFd) -> Connection {
         Connection { fd, words: Mutex::default() }
@@ -92,16 +99,14 @@ impl Connection {
             did.busy += request.time;
             did.requests += 1;
             // The client has gone: no answer is needed.
-            let _ = send(self.fd(), Word { id: request.id, time: clock::now() });
+            let _ = send(self.fd(), &Word { id: request.id, time: clock::now() }.encode());
         }
         left
     }
 }
 
-/// Sends a word; waits while there is no room.
-fn send(fd: BorrowedFd<'_>, word: Word) -> io::Result<()> {
-    let bytes = word.encode();
-    let mut rest = &bytes[..];
+/// Sends all bytes; waits while there is no room.
+pub(super) fn send(fd: BorrowedFd<'_>, mut rest: &[u8]) -> io::Result<()> {
     while !rest.is_empty() {
         match rustix::io::write(fd, rest) {
             Ok(n) => rest = &rest[n..],

@@ -1,11 +1,12 @@
 //! Light requests among long ones, at a given load.
 
 use super::client::{Client, connect};
-use super::connection::Served;
+use super::connection::{Served, imbalance};
 use super::demux::Watched;
 use super::system::System;
 use super::worker_threads::WorkerThreads;
 use super::workload::{Demand, Workload};
+use crate::connections::raise_descriptors;
 use heddle_core::Ns;
 use heddle_load::{Arrival, LoadRun, Op, Pace, Plan, RealClock, drive};
 use heddle_metrics::{Better, Collector, Histogram, Progress, Row, Run};
@@ -66,10 +67,12 @@ impl Trial<'_> {
         stop: &AtomicBool,
     ) -> io::Result<Sample> {
         let own = self.workload.connections;
+        // A descriptor for each end.
+        raise_descriptors(2 * (own + self.beside.0))?;
         let (ends, connections) = connect(self.workload.wire, own + self.beside.0)?;
         let watched = |(number, fd)| Watched { fd, high: self.beside.1 && number >= own };
         let watched: Vec<_> = connections.iter().map(|c| c.fd()).enumerate().map(watched).collect();
-        let service = self.workload.service();
+        let service = self.workload.service;
         let handle = |did: &mut Served, number: usize| connections[number].handle(service, did);
         let generate = || {
             let generator = || self.generate(ends, demand, arrivals, stop);
@@ -109,13 +112,6 @@ impl Sample {
         let mut all = Histogram::new();
         Op::ALL.into_iter().for_each(|op| all.merge(self.latency(op)));
         all
-    }
-
-    /// Difference between the busiest and the least busy thread, in per cent.
-    pub(super) fn imbalance(&self) -> f64 {
-        let busy = || self.did.iter().map(|did| did.busy.0 as f64);
-        let (most, least) = (busy().fold(0.0, f64::max), busy().fold(f64::INFINITY, f64::min));
-        if most > 0.0 { (most - least) / most * 100.0 } else { 0.0 }
     }
 
     /// A figure of this run, with the reason if it must not be quoted.
@@ -201,7 +197,7 @@ fn add(
     let counts = sample.run.tally.counts();
     at.add(&name, case, "throughput", "1/s", sample.value(sample.run.throughput_of_all()));
     at.add(&name, case, "late_percent", "%", sample.value(counts.late_share() * 100.0));
-    at.add(&name, case, "imbalance_percent", "%", sample.value(sample.imbalance()));
+    at.add(&name, case, "imbalance_percent", "%", sample.value(imbalance(&sample.did)));
     let peer = |wanted| round.iter().find(|(system, _)| **system == wanted).map(|(_, of)| of);
     let over = |a: Ns, b: Ns| a.0 as f64 / b.0.max(1) as f64;
     if let Some(base) = peer(System::PerThread).filter(|_| *system != System::PerThread) {

@@ -26,6 +26,8 @@ mod connection;
 mod demux;
 mod idle;
 mod loaded;
+mod memcached;
+mod offered;
 mod open;
 mod overhead;
 mod part;
@@ -40,6 +42,7 @@ mod shared_epoll;
 mod system;
 mod targets;
 mod uniform;
+mod web;
 mod worker_threads;
 mod workload;
 
@@ -47,14 +50,17 @@ pub use bench::EventsOptions;
 pub use demux::{Demux, EventWorker, Remainder, Watched};
 pub use idle::IdleOptions;
 pub use loaded::LoadedOptions;
+pub use memcached::MemcachedOptions;
 pub use open::open;
 pub use overhead::OverheadOptions;
 pub use part::Part;
 pub use pipes::PipesOptions;
 pub use predicted::{PREFIX, predicted};
 pub use priority::PriorityOptions;
+pub use service::Service;
 pub use system::System;
 pub use uniform::UniformOptions;
+pub use web::WebOptions;
 pub use workload::{Class, Wire, Workload};
 
 #[cfg(test)]

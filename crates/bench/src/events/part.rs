@@ -11,8 +11,14 @@ crate::suite::parts! {
         ZippyDb = "zippydb",
         /// Connections, a few of which carry long requests.
         Gis = "gis",
+        /// The same on twelve threads whose services sleep.
+        Dilated = "dilated",
         /// Uniform requests.
         Uniform = "uniform",
+        /// memcached with Facebook's ETC workload.
+        Memcached = "memcached",
+        /// A web server whose files are in no cache.
+        Web = "web",
         /// A client of high priority under full load.
         Priority = "priority",
         /// Idle threads beside busy ones.

@@ -1,6 +1,7 @@
 //! The bench as an HTML report.
 
 use super::part::Part;
+use super::{memcached, web};
 use crate::suite::Outcome;
 use heddle_metrics::{BarChart, LinePlot, Report, Results};
 
@@ -32,14 +33,21 @@ fn figures(results: &Results, mut report: Report) -> Report {
             report = report.bars(BarChart::of(&rows, metric, title));
         }
     }
-    for case in ["zippydb", "gis"] {
+    for case in ["zippydb", "gis", "dilated"] {
         for (metric, what) in [("light_p99_ns", "p99"), ("light_p999_ns", "p99.9")] {
             let title = format!("{case}: {what} of light requests");
-            let plot = LinePlot::over_load(results, case, metric, &title);
-            if plot.series.iter().any(|series| !series.points.is_empty()) {
-                report = report.plot(plot);
-            }
+            report = curve(results, report, (case, metric), &title);
         }
     }
+    for case in [memcached::CASE, web::CASE] {
+        report = curve(results, report, (case, "p99_ns"), &format!("{case}: p99"));
+    }
     report
+}
+
+/// Adds a metric over the load, if there are points.
+fn curve(results: &Results, report: Report, (case, metric): (&str, &str), title: &str) -> Report {
+    let plot = LinePlot::over_load(results, case, metric, title);
+    let has_points = plot.series.iter().any(|series| !series.points.is_empty());
+    if has_points { report.plot(plot) } else { report }
 }

@@ -5,12 +5,15 @@ use heddle_sys::clock;
 
 /// The clock that ends a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Service {
+pub enum Service {
     /// The thread's CPU time: time that others take of the CPU does not count.
     Cpu,
     /// The wall clock, yielding the CPU meanwhile: several threads of one CPU serve at once, as if each had
     /// its own. Times are dilated, so that the cost of yielding is relatively small.
     Dilated,
+    /// The wall clock, asleep meanwhile: a thread uses no CPU while it serves, so a few CPUs carry many more threads.
+    /// Times are dilated, so that waking up takes comparatively little.
+    Asleep,
 }
 
 impl Service {
@@ -29,6 +32,13 @@ impl Service {
                     std::thread::yield_now();
                 }
             }
+            Service::Asleep => {
+                let end = clock::now() + time;
+                // A signal ends a sleep early.
+                while let Some(left) = end.0.checked_sub(clock::now().0).filter(|left| *left > 0) {
+                    heddle_sys::thread::sleep(Ns(left));
+                }
+            }
         }
     }
 }
@@ -43,8 +53,10 @@ mod tests {
         let (wall, cpu) = (clock::now(), clock::thread_cpu_time());
         Service::Cpu.work(time);
         assert!(clock::thread_cpu_time() - cpu >= time && clock::now() - wall >= time);
-        let wall = clock::now();
-        Service::Dilated.work(time);
-        assert!(clock::now() - wall >= time);
+        for service in [Service::Dilated, Service::Asleep] {
+            let wall = clock::now();
+            service.work(time);
+            assert!(clock::now() - wall >= time, "{service:?}");
+        }
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
     let shown: &[&str] = match part {
         Part::Overhead => &["cycles_per_event", overhead::OVER],
         Part::Pipes | Part::Uniform => &["throughput", "throughput_ratio"],
-        Part::ZippyDb | Part::Gis => &[
+        Part::ZippyDb | Part::Gis | Part::Dilated => &[
             "light_p50_ns",
             "light_p99_ns",
             "light_p999_ns",
@@ -37,6 +37,9 @@ pub(super) fn tables(part: Part, rows: &[Row]) -> Vec<Table> {
             "light_p99_over_shared",
             "imbalance_percent",
         ],
+        Part::Memcached | Part::Web => {
+            &["p50_ns", "p99_ns", "p999_ns", "throughput", "p99_gain", "imbalance_percent"]
+        }
         Part::Priority => &[
             "probe_idle_p99_ns",
             "probe_p99_ns",

@@ -78,7 +78,7 @@ fn measure(
     let workload = &options.workload;
     let (ends, connections) = connect(workload.wire, workload.connections)?;
     let watched: Vec<_> = connections.iter().map(|c| Watched { fd: c.fd(), high: false }).collect();
-    let service = workload.service();
+    let service = workload.service;
     let handle = |did: &mut Served, number: usize| connections[number].handle(service, did);
     let generate = || {
         let generator = || generate(options, ends, stop);

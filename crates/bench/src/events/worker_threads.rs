@@ -3,6 +3,7 @@
 use super::demux::{EventWorker, Remainder, Watched};
 use super::open::open;
 use super::system::System;
+use heddle_core::Ns;
 use std::io;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -46,6 +47,8 @@ impl WorkerThreads<'_> {
                 let (demux, barrier, end) = (&*demux, &barrier, &end);
                 move || {
                     self.pin(number);
+                    // A service that sleeps ends on time.
+                    heddle_sys::thread::set_timer_slack(Some(Ns(1)));
                     let worker = demux.worker(number);
                     barrier.wait();
                     worker.and_then(|worker| serve(worker, handle, end))

@@ -38,8 +38,8 @@ pub struct Workload {
     pub connections: usize,
     /// Threads that serve.
     pub threads: usize,
-    /// Factor of time dilation, if threads outnumber CPUs.
-    pub dilation: Option<Dilation>,
+    /// How threads pass the time of a service.
+    pub service: Service,
     /// The kind of socket.
     pub wire: Wire,
 }
@@ -81,7 +81,7 @@ impl Workload {
             by_connection: false,
             connections: 64,
             threads: 2,
-            dilation: None,
+            service: Service::Cpu,
             wire: Wire::Unix,
         }
     }
@@ -101,8 +101,21 @@ impl Workload {
             by_connection: true,
             connections: 200,
             threads: EXECUTORS,
-            dilation: Some(dilation),
+            service: Service::Dilated,
             wire: Wire::Unix,
+        }
+    }
+
+    /// The same on SKQ's twelve threads with a hundred connections each. Services sleep, so twelve threads serve at
+    /// once on any number of CPUs.
+    #[must_use]
+    pub fn dilated(dilation: Dilation) -> Workload {
+        Workload {
+            name: "dilated",
+            connections: 1_200,
+            threads: 12,
+            service: Service::Asleep,
+            ..Workload::gis(dilation)
         }
     }
 
@@ -127,10 +140,6 @@ impl Workload {
     #[must_use]
     pub fn light(&self) -> Ns {
         self.classes.iter().map(|class| class.time).min().unwrap_or_default()
-    }
-
-    pub(super) fn service(&self) -> Service {
-        if self.dilation.is_some() { Service::Dilated } else { Service::Cpu }
     }
 
     /// The class of each connection, in exact shares, dealt at random.
@@ -180,6 +189,8 @@ mod tests {
         assert!((Workload::zippydb(0.5).capacity() - 41_967.0).abs() < 10.0);
         // 0.95 * 200 us + 0.04 * 1 ms + 0.01 * 4 ms = 270 us, six threads.
         assert!((Workload::gis(Dilation(20)).capacity() - 22_222.0).abs() < 1.0);
+        // 0.95 * 1 ms + 0.04 * 5 ms + 0.01 * 20 ms = 1.35 ms, twelve threads.
+        assert!((Workload::dilated(Dilation(100)).capacity() - 8_889.0).abs() < 1.0);
         assert!((Workload::uniform().capacity() - 200_000.0).abs() < 1.0);
     }
 

@@ -21,8 +21,11 @@ Example:
 
 Parts, in the order of their tables: overhead (what an event costs), pipes (saturated, on 1 to N
 threads), zippydb (a few requests are very long), gis (a few connections are heavy; six threads in
-dilated time), uniform (all requests are alike), priority (a high-priority client under full
-load), idle (what 500 idle threads cost beside 500 busy ones).
+dilated time), dilated (the same on twelve threads that sleep while they serve), uniform (all
+requests are alike), memcached (Debian's with Facebook's ETC workload, and the program that
+HEDDLE_MEMCACHED names with each policy: examples/memcached/run), web (small files that are in no
+cache), priority (a high-priority client under full load), idle (what 500 idle threads cost beside
+500 busy ones).
 Systems: epoll-per-thread, epoll-shared, epoll-exclusive, or a policy of the queue (heddle
 policies lists them).
 Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
@@ -38,7 +41,8 @@ pub struct Args {
     /// An additional policy of the queue, with parameters (repeatable).
     #[arg(long = "policy", value_name = "TEXT")]
     policies: Vec<System>,
-    /// Loads of zippydb and gis, in per cent of capacity [default: 35,60 and 40,60].
+    /// Loads, in per cent of capacity [default: 35,60 for zippydb, 50,80 for dilated, 40,60 for gis, memcached and
+    /// web].
     #[arg(long, value_delimiter = ',', value_parser = percent)]
     loads: Vec<f64>,
     /// Numbers of threads for pipes (comma-separated) [default: 1 to the number of CPUs].
@@ -47,17 +51,17 @@ pub struct Args {
     /// Service times of zippydb, as a multiple of the paper's.
     #[arg(long, default_value_t = 0.5, value_parser = scale)]
     scale: f64,
-    /// The factor by which gis and priority stretch time.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    dilation: u32,
+    /// The factor by which gis, priority and dilated stretch time [default: 20, and 100 for dilated].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    dilation: Option<u32>,
     /// Connect over loopback TCP instead of Unix sockets.
     #[arg(long)]
     tcp: bool,
     /// The seed of the arrivals and of which connections are heavy.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A simulated result or report of the same cases to show beside the measurements [default: zippydb and gis
-    /// are simulated].
+    /// A simulated result or report of the same cases to show beside the measurements [default: zippydb, gis and
+    /// dilated are simulated].
     #[arg(long, value_name = "FILE")]
     predicted: Option<PathBuf>,
     #[command(flatten)]
@@ -102,7 +106,9 @@ fn options(args: &Args) -> anyhow::Result<EventsOptions> {
         options.pipes.threads.clone_from(&args.threads);
     }
     options.set_scale(args.scale);
-    options.set_dilation(Dilation(args.dilation));
+    if let Some(factor) = args.dilation {
+        options.set_dilation(Dilation(factor));
+    }
     options.set_wire(if args.tcp { Wire::Tcp } else { Wire::Unix });
     options.set_seed(args.seed);
     if let Some(rounds) = args.extent.rounds {

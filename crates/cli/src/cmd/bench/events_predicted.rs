@@ -18,16 +18,26 @@ const QUICK_REQUESTS: u64 = 2_000;
 pub fn predict(options: &EventsOptions) -> anyhow::Result<Vec<Row>> {
     let requests = if options.quick { QUICK_REQUESTS } else { REQUESTS };
     let mut rows = Vec::new();
-    for (part, of) in [(Part::ZippyDb, &options.zippydb), (Part::Gis, &options.gis)] {
+    let parts = [
+        (Part::ZippyDb, &options.zippydb, "zippydb"),
+        (Part::Gis, &options.gis, "gis"),
+        (Part::Dilated, &options.dilated, "gis"),
+    ];
+    for (part, of, case) in parts {
         if options.parts.contains(&part) {
-            rows.extend(predict_workload(of, requests)?);
+            rows.extend(predict_workload(of, case, requests)?);
         }
     }
     Ok(rows)
 }
 
-fn predict_workload(options: &LoadedOptions, requests: u64) -> anyhow::Result<Vec<Row>> {
-    let Some(case) = Case::find(options.workload.name) else { return Ok(Vec::new()) };
+/// Returns rows for a workload, which is the simulator's `case` with times and connections of its own.
+fn predict_workload(
+    options: &LoadedOptions,
+    case: &str,
+    requests: u64,
+) -> anyhow::Result<Vec<Row>> {
+    let Some(case) = Case::find(case) else { return Ok(Vec::new()) };
     let mut rows = Vec::new();
     for &load in &options.loads {
         // The simulator only accepts loads below capacity.
@@ -101,8 +111,8 @@ mod tests {
     fn each_load_of_each_simulated_system_has_rows() {
         let options = EventsOptions::new(&System::all(), true);
         let rows = predict(&options).unwrap();
-        // Two parts, one load, six systems, five metrics.
-        assert_eq!(rows.len(), 2 * 6 * 5);
+        // Three parts, one load, six systems, five metrics.
+        assert_eq!(rows.len(), 3 * 6 * 5);
         assert!(rows.iter().all(|row| row.system.starts_with(PREFIX) && row.load.is_some()));
         assert!(rows.iter().all(|row| row.system != "sim:epoll-exclusive"));
     }
@@ -111,7 +121,7 @@ mod tests {
     fn times_are_those_of_the_workload() {
         let options = EventsOptions::new(&System::all(), true);
         assert_eq!(mix(&options.zippydb.workload), "light: 97% 8150ns, heavy: 3% 1325000ns");
-        let rows = predict_workload(&options.gis, QUICK_REQUESTS).unwrap();
+        let rows = predict_workload(&options.gis, "gis", QUICK_REQUESTS).unwrap();
         let p50 = rows.iter().find(|row| row.metric == "light_p50_ns").unwrap().value;
         assert!(p50 >= 200_000.0, "a light request takes 200 us: {p50}");
     }
