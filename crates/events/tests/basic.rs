@@ -167,7 +167,7 @@ fn a_frequency_has_the_worker_come_back_for_high_priority() {
         let options = if token == HIGH { options.high() } else { options };
         queue.register(server, Interest::READ, token, options).unwrap();
     }
-    // Nobody reads these bytes: all but the first connection stay ready.
+    // These bytes stay unread: all but the first connection stay ready.
     clients[1..].iter_mut().for_each(|client| client.write_all(b"x").unwrap());
     while queue.stats().workers[0].average.0 == 0 {
         // A sleep lasts at least its time, so the average is at least that.
