@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod by_hand;
 pub mod child;
 pub mod delay;
 pub mod fate;

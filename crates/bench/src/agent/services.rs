@@ -5,14 +5,12 @@
 //! - `two`: a second service with long requests (3 ms every 10 ms).
 //! - `runaway`: the second service never idles.
 
-mod by_hand;
-
+use super::by_hand::ByHand;
 use super::child::{LOAD, LoadReport, LoadSpec, PeriodicSpec};
 use super::launch::{Enclave, Launcher, limit, report_in};
 use super::running::Running;
 use super::system::System;
 use crate::suite::{PartResult, Target};
-use by_hand::ByHand;
 use heddle_agent::guardian::Stage;
 use heddle_core::Ns;
 use heddle_metrics::{Cell, Collector, Progress, Row, Run, Table, human};

@@ -1,6 +1,6 @@
 //! What an operator does to prefer services over batch work, without Heddle.
 
-use super::super::system::System;
+use super::system::System;
 use heddle_sys::processes;
 use std::path::PathBuf;
 use std::{fs, io};
