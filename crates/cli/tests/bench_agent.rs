@@ -123,6 +123,32 @@ fn each_operation_has_a_row() {
     }
 }
 
+/// Checks that `systems` have a row in `case`, or one that says why not.
+fn have_rows(rows: &[serde_json::Value], systems: &[&str], case: &str, metric: &str) {
+    for system in systems {
+        let row = find(rows, system, case, metric).unwrap_or_else(|| panic!("{system}, {case}"));
+        assert!(row["valid"] == true || row["note"].as_str() != Some(""), "{row}");
+    }
+}
+
+/// The default scheduler and what an operator does by hand.
+const BY_HAND: [&str; 5] =
+    ["default", "default nice-19", "default idle", "chrt -f 1", "cgroup weight"];
+
+#[test]
+fn the_server_has_rows_for_settings_by_hand_and_for_agents() {
+    let output = bench(&["--only", "rocksdb"]);
+    let rows = rows(&output);
+    have_rows(&rows, &BY_HAND, "get", "p99");
+    assert!(find(&rows, "default", "antagonists", "cpu_percent").is_some(), "{output:?}");
+    if no_agents(&output).is_none() {
+        let agents: Vec<_> =
+            rows.iter().filter(|row| row["case"] == "get" && row["metric"] == "p99").collect();
+        let has = |name: &str| agents.iter().any(|row| row["system"] == name);
+        assert!(has("agent-rt") || has("agent-scx"), "{output:?}");
+    }
+}
+
 #[test]
 fn an_unknown_part_is_wrong_usage_and_the_known_ones_are_named() {
     let output = bench(&["--only", "nothing"]);

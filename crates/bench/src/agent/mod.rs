@@ -25,8 +25,10 @@
 mod bench;
 mod by_hand;
 pub mod child;
+mod colocated;
 pub mod delay;
 pub mod fate;
+mod generator;
 mod group;
 mod launch;
 mod part;

@@ -1,8 +1,9 @@
 //! The key-value server as an unmodified multi-threaded program, next to antagonists that want every CPU
 //! (ghOSt, Figure 6).
 //!
-//! GETs and a few long SCANs, each handled by a pool thread. Results: the tail of GETs, and how much of the
-//! remaining CPU time the antagonists get.
+//! GETs and a few long SCANs, each handled by a pool thread. Results: the tail of GETs (Figure 6b), and how much of the
+//! remaining CPU time the antagonists get (6c), compared with settings by hand: nice values, SCHED_IDLE, real-time
+//! priority for the server, and cgroup weights.
 
 mod point;
 mod rows;
@@ -15,7 +16,8 @@ use heddle_agent::guardian::Kind;
 use heddle_core::Ns;
 use heddle_load::Mix;
 use heddle_metrics::{Collector, Progress, Run};
-use point::{Bench, Sample};
+use point::Bench;
+use rows::Before;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -52,10 +54,16 @@ impl ServerOptions {
     /// The default options.
     #[must_use]
     pub fn new(kind: Option<Kind>, load_cpu: u32, server_cpu: u32, quick: bool) -> ServerOptions {
-        let policies =
-            ["shinjuku-shenango:quantum=500us,long=4ms,check=500us", "shinjuku:quantum=500us"]
-                .map(String::from);
-        let mut systems = vec![System::Default, System::Nice];
+        // Without a class for best-effort work, such as plain shinjuku, antagonists are the server's equals.
+        let policies = ["shinjuku-shenango:quantum=500us,long=4ms,check=500us"].map(String::from);
+        let mut systems = vec![
+            System::Default,
+            System::Nice,
+            System::Idle,
+            System::Fifo,
+            System::Cgroup,
+            System::fair(),
+        ];
         systems.extend(System::agents(kind, &policies));
         // Each agent operation over rt costs some ten microseconds: a SCAN must be long compared with that.
         let mix = "get=98,scan=2".parse().expect("a mix");
@@ -95,7 +103,7 @@ pub(super) fn run(
     progress.line(&bench.in_words());
     let mut collect = Collector::new();
     for round in 0..options.rounds {
-        let mut default = Vec::new();
+        let mut before = Before::default();
         for system in &options.systems {
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -105,11 +113,12 @@ pub(super) fn run(
                 Ok(samples) => {
                     for sample in &samples {
                         progress.line(&sample.line(system));
-                        let before = default.iter().find(|one: &&Sample| one.share == sample.share);
-                        rows::add(&mut collect, &options.mix, system, sample, before);
+                        rows::add(&mut collect, &options.mix, system, sample, &before);
                     }
-                    if system == &System::Default {
-                        default = samples;
+                    match system {
+                        System::Default => before.default = samples,
+                        System::Nice => before.nice = samples,
+                        _ => {}
                     }
                 }
                 Err(error) if system == &System::Default || stop.load(Ordering::Relaxed) => {

@@ -1,9 +1,10 @@
 //! A server as a child process, which never outlives its owner.
 //!
 //! Three ways lead to its end, the first that works counts: its standard input closes, which happens even
-//! when this process is killed; after [`GRACE`] it is killed; and it is always waited for, so that no
+//! when this process is killed; after [`GRACE`] it is killed with its children; and it is always waited for, so that no
 //! zombie and no bound port is left.
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -137,8 +138,9 @@ impl ServerProcess {
                 Err(_) => break,
             }
         }
-        // An error means that it has ended meanwhile, which is what is wanted.
-        let _ = self.child.kill();
+        // Its children, too: one that lived on would keep the data directory from the next server. An error means that
+        // all have ended meanwhile.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         self.child.wait().ok()
     }
 }

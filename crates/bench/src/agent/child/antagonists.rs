@@ -4,6 +4,7 @@ use super::hog::{HogReport, hog};
 use super::window::Window;
 use heddle_core::Ns;
 use heddle_sys::clock;
+use heddle_sys::scheduling::{self, Scheduling};
 use rustix::process::nice;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -17,6 +18,8 @@ pub struct AntagonistSpec {
     pub antagonists: usize,
     /// Their nice value.
     pub nice: i32,
+    /// Whether they are `SCHED_IDLE`.
+    pub idle: bool,
     /// The CPUs of both, unless an enclave sets them; empty: all.
     pub cpus: Vec<u32>,
     /// The program, with arguments. It inherits this process's standard input and output.
@@ -39,16 +42,19 @@ pub fn run_with_antagonists(spec: &AntagonistSpec) -> io::Result<u8> {
     // Started before the antagonists: it inherits nothing from them, and is ready sooner.
     let mut child = Command::new(name).args(arguments).spawn()?;
     for k in 0..spec.antagonists {
-        let by = spec.nice;
-        Builder::new().name(format!("antagonist-{k}")).spawn(move || antagonist(by))?;
+        let (by, idle) = (spec.nice, spec.idle);
+        Builder::new().name(format!("antagonist-{k}")).spawn(move || antagonist(by, idle))?;
     }
     let status = child.wait()?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-fn antagonist(by: i32) -> HogReport {
+fn antagonist(by: i32, idle: bool) -> HogReport {
     // Without the permission the nice value stays: the share shows it.
     let _ = nice(by);
+    if idle {
+        let _ = scheduling::set(0, Scheduling::IDLE);
+    }
     let now = clock::now();
     hog(Window { begin: now, end: now + ONE_DAY })
 }
@@ -64,6 +70,7 @@ mod tests {
             run_with_antagonists(&AntagonistSpec {
                 antagonists: 0,
                 nice: 0,
+                idle: false,
                 cpus: Vec::new(),
                 program,
             })

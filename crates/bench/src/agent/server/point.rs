@@ -1,17 +1,16 @@
 //! One run: the server with antagonists under one system, and its load.
 
-use super::super::child::{ANTAGONISTS, AntagonistSpec};
-use super::super::launch::{Enclave, Launcher};
+use super::super::colocated::{Colocated, Share};
+use super::super::generator::Generator;
+use super::super::launch::Launcher;
 use super::super::system::System;
 use super::ServerOptions;
-use crate::kv::{Calibrated, ServerProcess, StoreKind, calibrate, cpu_time, launch, workdir};
+use crate::kv::{Calibrated, StoreKind, calibrate, launch, workdir};
 use heddle_core::Ns;
 use heddle_load::{LoadOptions, LoadRun, Op, Pace, Shape, Wire, measure, unloaded_service};
 use heddle_metrics::human;
 use std::io;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// Bytes of a value.
 const VALUE: usize = 100;
@@ -21,8 +20,6 @@ const WARMUP: Ns = Ns::from_ms(500);
 const TIMEOUT: Ns = Ns::from_secs(2);
 /// Attempts at measuring the saturation.
 const TRIES: u32 = 4;
-/// Most time for an agent to start on an emulated machine.
-const STARTING: Duration = Duration::from_secs(90);
 
 /// The dataset, and the server's saturation without antagonists.
 pub(super) struct Bench<'a> {
@@ -80,10 +77,11 @@ impl<'a> Bench<'a> {
     }
 
     fn calibrate(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let alone = self.launcher.alone(&self.with_antagonists(&System::Default, 0));
-        let (_server, mut load) = self.start("the server", alone, stop)?;
+        let (_server, mut load) = self.start(&System::Default, 0, stop)?;
         let (scan_len, scan_service) = calibrate::scan_length(&load, self.options.scan_service)?;
         load.shape.scan_len = scan_len;
+        let generator = Generator::on(self.options.load_cpu)?;
+        load.pace = generator.pace();
         let saturation = calibrate::saturation(&load, 1, stop)?
             .ok_or_else(|| io::Error::from(io::ErrorKind::Interrupted))?;
         self.calibrated = Calibrated { scan_len, scan_service, saturation };
@@ -108,14 +106,8 @@ impl<'a> Bench<'a> {
         round: u32,
         stop: &AtomicBool,
     ) -> io::Result<Vec<Sample>> {
-        let program = self.with_antagonists(system, self.options.antagonists);
-        let enclave = system.policy().map(|policy| self.enclave(system, policy));
-        let command = match &enclave {
-            Some(enclave) => self.launcher.under(enclave, &program),
-            None => self.launcher.alone(&program),
-        };
-        let (server, load) = self.start(&system.to_string(), command, stop)?;
-        let antagonists = enclave.as_ref().map_or(Ok(server.pid()), program_of)?;
+        let (server, load) = self.start(system, self.options.antagonists, stop)?;
+        let antagonists = server.antagonists()?;
         let unloaded = unloaded_service(&load).map_err(io::Error::other)?;
         let mut samples = Vec::new();
         for &share in &self.options.loads {
@@ -124,27 +116,13 @@ impl<'a> Bench<'a> {
             }
             calibrate::settle(&load)?;
             let rate = share * self.calibrated.saturation;
+            let generator = Generator::on(self.options.load_cpu)?;
+            let load = LoadOptions { pace: generator.pace(), ..load.clone() };
             let mut sample = point(&load, (round, share, rate), unloaded, antagonists, stop)?;
-            sample.doubt = enclave.as_ref().and_then(given_back);
+            sample.doubt = server.doubt();
             samples.push(sample);
         }
         Ok(samples)
-    }
-
-    fn enclave(&self, system: &System, policy: &str) -> Enclave {
-        let backend = match system {
-            System::Agent { backend, .. } => *backend,
-            _ => heddle_agent::guardian::Kind::Rt,
-        };
-        Enclave::new(backend, policy, &[self.options.server_cpu])
-    }
-
-    fn with_antagonists(&self, system: &System, antagonists: usize) -> Vec<String> {
-        let options = self.options;
-        let nice = if system == &System::Nice { 19 } else { 0 };
-        let cpus = if system.policy().is_some() { Vec::new() } else { vec![options.server_cpu] };
-        let program = self.server();
-        self.launcher.child(ANTAGONISTS, &AntagonistSpec { antagonists, nice, cpus, program })
     }
 
     /// As typed on the command line.
@@ -166,15 +144,18 @@ impl<'a> Bench<'a> {
 
     fn start(
         &self,
-        name: &str,
-        command: Command,
+        system: &System,
+        antagonists: usize,
         stop: &AtomicBool,
-    ) -> io::Result<(ServerProcess, LoadOptions)> {
+    ) -> io::Result<(Colocated, LoadOptions)> {
         // A process inherits its parent's affinity, and an enclave takes no thread that cannot run on its CPUs.
         heddle_sys::thread::pin(&self.allowed)?;
-        let started = ServerProcess::start(name, command, stop, launch::ready);
+        let on = (system, self.options.server_cpu);
+        let program = self.server();
+        let started =
+            Colocated::start(self.launcher, on, antagonists, &program, stop, launch::ready);
         heddle_sys::thread::pin(&[self.options.load_cpu])?;
-        let (server, target) = started.map_err(io::Error::other)?;
+        let (server, target) = started?;
         let keys = usize::try_from(self.options.keys).unwrap_or(usize::MAX);
         let load = LoadOptions {
             target,
@@ -191,25 +172,6 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The process with the antagonists, which the guardian started.
-fn program_of(enclave: &Enclave) -> io::Result<u32> {
-    let begin = Instant::now();
-    while begin.elapsed() < STARTING {
-        if let Some(pid) = enclave.find().and_then(|listed| listed.record.pid) {
-            return Ok(pid);
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Err(io::Error::other("the enclave is not to be found"))
-}
-
-/// Why the enclave does not match the measurement, if it does not.
-fn given_back(enclave: &Enclave) -> Option<String> {
-    let Some(listed) = enclave.find() else { return Some("the enclave is gone".into()) };
-    let active = listed.record.stage == heddle_agent::guardian::Stage::Active;
-    (!active).then(|| listed.record.reason.unwrap_or_else(|| "no agent was there".into()))
-}
-
 fn point(
     load: &LoadOptions,
     (round, share, rate): (u32, f64, f64),
@@ -218,22 +180,13 @@ fn point(
     stop: &AtomicBool,
 ) -> io::Result<Sample> {
     let load = LoadOptions { seed: load.seed.wrapping_add(round.into()), ..load.clone() };
-    let (mut begin, mut end) = (None, None);
+    let mut used = Share::of(antagonists, load.warmup);
     let run = measure(&load, rate, unloaded, |moment| {
-        let reading = || cpu_time(antagonists).ok().map(|used| (moment.now, used));
-        if begin.is_none() && moment.now >= load.warmup {
-            begin = reading();
-        }
-        if end.is_none() && moment.now >= moment.end {
-            end = reading();
-        }
+        used.look(&moment);
         !stop.load(Ordering::Relaxed)
     })
     .map_err(io::Error::other)?;
-    let used = begin.zip(end).map(|((from, before), (to, after))| {
-        (after - before).as_secs_f64() / (to - from).as_secs_f64().max(1e-9) * 100.0
-    });
-    Ok(Sample { share, run, antagonists: used, doubt: None })
+    Ok(Sample { share, run, antagonists: used.percent(), doubt: None })
 }
 
 impl Sample {

@@ -6,13 +6,27 @@ use super::point::Sample;
 use heddle_load::{Mix, Op, add_rows};
 use heddle_metrics::{Better, Cell, Collector, Mark, Row, Run, Table, human};
 
-/// Adds the result of one system at one load; `default` is the default scheduler's result of the same round.
+/// Results of the same round that others are compared with.
+#[derive(Default)]
+pub(super) struct Before {
+    /// The default scheduler's.
+    pub(super) default: Vec<Sample>,
+    /// Those with the antagonists at nice 19.
+    pub(super) nice: Vec<Sample>,
+}
+
+/// The one at the load of `sample`.
+fn same<'a>(all: &'a [Sample], sample: &Sample) -> Option<&'a Sample> {
+    all.iter().find(|one| one.share == sample.share)
+}
+
+/// Adds the result of one system at one load.
 pub(super) fn add(
     collect: &mut Collector,
     mix: &Mix,
     system: &System,
     sample: &Sample,
-    default: Option<&Sample>,
+    before: &Before,
 ) {
     let name = system.to_string();
     add_rows(collect, &name, mix, &sample.run);
@@ -25,10 +39,17 @@ pub(super) fn add(
     if let Some(share) = sample.antagonists {
         at.add(&name, "antagonists", "cpu_percent", "%", run(share, why.clone()));
     }
-    if let Some(default) = default {
+    if let Some(default) = same(&before.default, sample) {
         let p99 = |sample: &Sample| sample.run.tally.op(Op::Get).latency.p99().0 as f64;
-        let why = why.or_else(|| default.invalid());
+        let why = why.clone().or_else(|| default.invalid());
         at.add(&name, "get", "p99_gain", "x", run(p99(default) / p99(sample), why));
+    }
+    if let Some(nice) = same(&before.nice, sample)
+        && let Some((share, of_nice)) = sample.antagonists.zip(nice.antagonists)
+        && of_nice > 0.0
+    {
+        let why = why.or_else(|| nice.invalid());
+        at.add(&name, "antagonists", "cpu_over_nice", "x", run(share / of_nice, why));
     }
 }
 
@@ -44,7 +65,7 @@ pub(super) fn noted(options: &ServerOptions, rows: Vec<Row>) -> Vec<Row> {
             None => row,
         };
         match row.metric.as_str() {
-            "p99_gain" | "cpu_percent" => row.with_better(Better::Higher),
+            "p99_gain" | "cpu_percent" | "cpu_over_nice" => row.with_better(Better::Higher),
             _ => row,
         }
     };
@@ -67,6 +88,7 @@ pub(super) fn table(options: &ServerOptions, rows: &[Row]) -> Option<Table> {
         "default's p99 over it",
         "SCAN p99",
         "antagonists",
+        "over nice-19's",
     ];
     let mut table = Table::new(title, head);
     let mut lines: Vec<&Row> =
@@ -82,6 +104,8 @@ pub(super) fn table(options: &ServerOptions, rows: &[Row]) -> Option<Table> {
         let plain = |case, metric, unit: &str| {
             find(case, metric).map_or("-".into(), |row| format!("{:.1}{unit}", row.value))
         };
+        let ratio =
+            |case, metric| find(case, metric).map_or("-".into(), |row| format!("{:.2}", row.value));
         let mark = if p99.valid { Mark::Plain } else { Mark::Invalid };
         table.push(vec![
             Cell::number(p99.load.map_or("-".into(), |load| human(load, "1/s"))),
@@ -93,6 +117,7 @@ pub(super) fn table(options: &ServerOptions, rows: &[Row]) -> Option<Table> {
             Cell::number(plain("get", "p99_gain", "")),
             Cell::number(time("scan", "p99")),
             Cell::number(plain("antagonists", "cpu_percent", " %")),
+            Cell::number(ratio("antagonists", "cpu_over_nice")),
         ]);
     }
     for system in options.systems.iter().filter(|system| system.policy().is_some()) {
@@ -100,7 +125,8 @@ pub(super) fn table(options: &ServerOptions, rows: &[Row]) -> Option<Table> {
     }
     table.notes.push(format!(
         "server and antagonists on CPU {}, load generator and agent on CPU {}; default nice-19: the antagonists \
-         at nice 19; antagonists: their share of the CPU",
+         at nice 19; default idle: at SCHED_IDLE; chrt -f 1: the server; cgroup weight: the highest for the server, \
+         the lowest for the antagonists; antagonists: their share of the CPU",
         options.server_cpu, options.load_cpu
     ));
     (!table.rows.is_empty()).then_some(table)

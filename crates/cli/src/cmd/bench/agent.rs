@@ -83,7 +83,8 @@ fn options(args: &Args) -> anyhow::Result<AgentOptions> {
         options.set_rounds(rounds);
     }
     if let Some(duration) = args.extent.duration() {
-        (options.delay.duration, options.server.duration) = (duration, duration);
+        options.delay.duration = duration;
+        options.server.duration = duration;
     }
     Ok(options)
 }
