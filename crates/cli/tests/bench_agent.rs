@@ -150,6 +150,29 @@ fn the_server_has_rows_for_settings_by_hand_and_for_agents() {
 }
 
 #[test]
+fn packet_workers_have_rows_for_each_kind_of_message_in_both_modes() {
+    let output = bench(&["--only", "snap"]);
+    let rows = rows(&output);
+    have_rows(&rows, &BY_HAND, "quiet 64 B", "p99");
+    have_rows(&rows, &BY_HAND, "loaded 64 B", "p99");
+    for case in ["quiet 64 B", "quiet 64 kB", "loaded 64 B", "loaded 64 kB"] {
+        for metric in ["p50", "p99", "p99.9", "wakeup_p99"] {
+            let row = find(&rows, "default", case, metric);
+            let row = row.unwrap_or_else(|| panic!("{case} {metric}: {output:?}"));
+            assert!(row["value"].as_f64().is_some_and(|value| value > 0.0), "{row}");
+        }
+    }
+    assert!(find(&rows, "default", "antagonists", "cpu_percent").is_some(), "{output:?}");
+    if no_agents(&output).is_none() {
+        let policy = |row: &&serde_json::Value| {
+            let note = row["note"].as_str().unwrap_or_default();
+            row["case"] == "loaded 64 B" && note.contains("policy priority")
+        };
+        assert!(rows.iter().any(|row| policy(&row)), "{output:?}");
+    }
+}
+
+#[test]
 fn an_unknown_part_is_wrong_usage_and_the_known_ones_are_named() {
     let output = bench(&["--only", "nothing"]);
     assert_eq!(output.status.code(), Some(2));

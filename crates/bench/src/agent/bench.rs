@@ -7,6 +7,7 @@ use super::report::report;
 use super::scaling::{self, ScalingOptions};
 use super::server::{self, ServerOptions};
 use super::services::{self, ServicesOptions};
+use super::snap::{self, SnapOptions};
 use super::table3::{self, Table3Options};
 use super::{Part, System, group};
 use crate::suite::{Outcome, Part as _, PartResult, Suite};
@@ -38,6 +39,8 @@ pub struct AgentOptions {
     pub scaling: ScalingOptions,
     /// A server with antagonists.
     pub server: ServerOptions,
+    /// A packet-processing service with antagonists.
+    pub snap: SnapOptions,
     /// What happens to threads when agents die, are replaced, or are disturbed.
     pub fate: FateOptions,
 }
@@ -96,6 +99,7 @@ impl AgentOptions {
             },
             scaling: ScalingOptions::new(quick),
             server: ServerOptions::new(kind, first, last, quick),
+            snap: SnapOptions::new(kind, first, last, quick),
             fate: FateOptions {
                 cpus: enclave(),
                 hogs: 4,
@@ -119,6 +123,7 @@ impl AgentOptions {
             &mut self.table3.rounds,
             &mut self.scaling.rounds,
             &mut self.server.rounds,
+            &mut self.snap.rounds,
             &mut self.fate.rounds,
         ];
         all.into_iter().for_each(|of| *of = rounds);
@@ -142,6 +147,7 @@ impl Suite for AgentOptions {
             Part::Group | Part::Storm => 1,
             Part::Scaling => self.scaling.steps(),
             Part::RocksDb => self.server.steps(),
+            Part::Snap => self.snap.steps(),
             Part::Recover | Part::Upgrade => self.fate.rounds.into(),
         };
         self.parts.iter().map(of).sum()
@@ -150,7 +156,12 @@ impl Suite for AgentOptions {
     fn obstacle(&self, part: Part) -> Option<String> {
         match part {
             // The default scheduler's rows and the simulated machine need no backend.
-            Part::Delay | Part::Services | Part::Table3 | Part::Scaling | Part::RocksDb => None,
+            Part::Delay
+            | Part::Services
+            | Part::Table3
+            | Part::Scaling
+            | Part::RocksDb
+            | Part::Snap => None,
             Part::Group | Part::Recover | Part::Upgrade | Part::Storm => {
                 self.backend.as_ref().err().map(|why| format!("no backend works here: {why}"))
             }
@@ -159,7 +170,7 @@ impl Suite for AgentOptions {
 
     fn lacks(&self, part: Part) -> Option<String> {
         let why = self.backend.as_ref().err()?;
-        let alone = matches!(part, Part::Delay | Part::Table3 | Part::RocksDb);
+        let alone = matches!(part, Part::Delay | Part::Table3 | Part::RocksDb | Part::Snap);
         alone.then(|| format!("the default scheduler only: {why}"))
     }
 
@@ -185,6 +196,7 @@ impl Suite for AgentOptions {
             Part::Group => group::run(&self.table3, kind()?, stop, progress),
             Part::Scaling => scaling::run(&self.scaling, stop, progress),
             Part::RocksDb => server::run(&self.server, launcher, stop, progress),
+            Part::Snap => snap::run(&self.snap, launcher, stop, progress),
             Part::Recover => fate::recover(&self.fate, kind()?, launcher, stop, progress),
             Part::Upgrade => fate::upgrade(&self.fate, kind()?, launcher, stop, progress),
             Part::Storm => fate::storm(&self.fate, kind()?, launcher, stop, progress),

@@ -37,6 +37,7 @@ mod running;
 pub mod scaling;
 pub mod server;
 pub mod services;
+pub mod snap;
 mod system;
 pub mod table3;
 mod testbed;

@@ -15,6 +15,8 @@ crate::suite::parts! {
         Scaling = "scaling",
         /// A key-value server with antagonists.
         RocksDb = "rocksdb",
+        /// Workers of a packet-processing service with antagonists.
+        Snap = "snap",
         /// An agent is killed.
         Recover = "recover",
         /// An agent is replaced under load.

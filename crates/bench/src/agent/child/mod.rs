@@ -1,6 +1,7 @@
 //! What the runner starts: this binary as a load. Under an agent it is an unmodified program.
 
 mod antagonists;
+pub mod echo;
 mod hog;
 mod load;
 mod periodic;
@@ -11,6 +12,7 @@ use serde::Serialize;
 use std::io::{self, Write as _};
 
 pub use antagonists::{AntagonistSpec, run_with_antagonists};
+pub use echo::EchoSpec;
 pub use hog::{Gap, HogReport};
 pub use load::{LoadReport, LoadSpec, run};
 pub use periodic::{PeriodicReport, PeriodicSpec};
@@ -23,6 +25,8 @@ pub const LOAD: &str = "load";
 pub const ANTAGONISTS: &str = "antagonists";
 /// The child that calls [`sleeper()`]: a thread that others wake.
 pub const SLEEPER: &str = "sleeper";
+/// The child that calls [`echo::echo()`]: a packet-processing service.
+pub const ECHO: &str = "echo";
 
 /// Runs the child `what` with `spec`; returns the exit code.
 ///
@@ -32,9 +36,10 @@ pub fn be(what: &str, spec: &str) -> io::Result<u8> {
     match what {
         LOAD => print_report(&run(&serde_json::from_str(spec)?)?),
         SLEEPER => print_report(&sleeper(&serde_json::from_str(spec)?)?),
+        ECHO => echo::echo(serde_json::from_str(spec)?),
         ANTAGONISTS => run_with_antagonists(&serde_json::from_str(spec)?),
         other => {
-            let there = [LOAD, SLEEPER, ANTAGONISTS].join(", ");
+            let there = [LOAD, SLEEPER, ECHO, ANTAGONISTS].join(", ");
             Err(io::Error::other(format!("no child `{other}`; there are {there}")))
         }
     }
