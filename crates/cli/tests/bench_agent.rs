@@ -172,6 +172,20 @@ fn packet_workers_have_rows_for_each_kind_of_message_in_both_modes() {
     }
 }
 
+/// Time is simulated, so the run is valid on any machine.
+#[test]
+fn simulated_machines_have_rows_for_each_policy() {
+    let output = bench(&["--only", "search"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let rows = rows(&output);
+    let policies =
+        ["fifo, all nodes", "fifo", "cfs", "work-stealing", "locality, short wait", "locality"];
+    for case in ["A", "B", "C"] {
+        have_rows(&rows, &policies, case, "p99");
+    }
+    have_rows(&rows, &policies, "starts", "same_cache");
+}
+
 #[test]
 fn an_unknown_part_is_wrong_usage_and_the_known_ones_are_named() {
     let output = bench(&["--only", "nothing"]);

@@ -5,6 +5,7 @@ use super::fate::{self, FateOptions};
 use super::launch::Launcher;
 use super::report::report;
 use super::scaling::{self, ScalingOptions};
+use super::search::{self, SearchOptions};
 use super::server::{self, ServerOptions};
 use super::services::{self, ServicesOptions};
 use super::snap::{self, SnapOptions};
@@ -41,6 +42,8 @@ pub struct AgentOptions {
     pub server: ServerOptions,
     /// A packet-processing service with antagonists.
     pub snap: SnapOptions,
+    /// Search queries over simulated sockets and caches.
+    pub search: SearchOptions,
     /// What happens to threads when agents die, are replaced, or are disturbed.
     pub fate: FateOptions,
 }
@@ -100,6 +103,7 @@ impl AgentOptions {
             scaling: ScalingOptions::new(quick),
             server: ServerOptions::new(kind, first, last, quick),
             snap: SnapOptions::new(kind, first, last, quick),
+            search: SearchOptions::new(quick),
             fate: FateOptions {
                 cpus: enclave(),
                 hogs: 4,
@@ -148,6 +152,7 @@ impl Suite for AgentOptions {
             Part::Scaling => self.scaling.steps(),
             Part::RocksDb => self.server.steps(),
             Part::Snap => self.snap.steps(),
+            Part::Search => self.search.steps(),
             Part::Recover | Part::Upgrade => self.fate.rounds.into(),
         };
         self.parts.iter().map(of).sum()
@@ -161,7 +166,8 @@ impl Suite for AgentOptions {
             | Part::Table3
             | Part::Scaling
             | Part::RocksDb
-            | Part::Snap => None,
+            | Part::Snap
+            | Part::Search => None,
             Part::Group | Part::Recover | Part::Upgrade | Part::Storm => {
                 self.backend.as_ref().err().map(|why| format!("no backend works here: {why}"))
             }
@@ -197,6 +203,7 @@ impl Suite for AgentOptions {
             Part::Scaling => scaling::run(&self.scaling, stop, progress),
             Part::RocksDb => server::run(&self.server, launcher, stop, progress),
             Part::Snap => snap::run(&self.snap, launcher, stop, progress),
+            Part::Search => search::run(&self.search, stop, progress),
             Part::Recover => fate::recover(&self.fate, kind()?, launcher, stop, progress),
             Part::Upgrade => fate::upgrade(&self.fate, kind()?, launcher, stop, progress),
             Part::Storm => fate::storm(&self.fate, kind()?, launcher, stop, progress),

@@ -17,6 +17,8 @@ crate::suite::parts! {
         RocksDb = "rocksdb",
         /// Workers of a packet-processing service with antagonists.
         Snap = "snap",
+        /// Search queries over simulated sockets and caches.
+        Search = "search",
         /// An agent is killed.
         Recover = "recover",
         /// An agent is replaced under load.
