@@ -175,7 +175,7 @@ fn packet_workers_have_rows_for_each_kind_of_message_in_both_modes() {
 /// Time is simulated, so the run is valid on any machine.
 #[test]
 fn simulated_machines_have_rows_for_each_policy() {
-    let output = bench(&["--only", "search"]);
+    let output = bench(&["--only", "search,vm"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let rows = rows(&output);
     let policies =
@@ -184,6 +184,10 @@ fn simulated_machines_have_rows_for_each_policy() {
         have_rows(&rows, &policies, case, "p99");
     }
     have_rows(&rows, &policies, "starts", "same_cache");
+    let beside =
+        |policy: &str| find(&rows, policy, "vm", "beside_other").unwrap()["value"].as_f64();
+    assert_eq!(beside("core-edf"), Some(0.0));
+    assert!(beside("cfs") > Some(0.0), "{output:?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::server::{self, ServerOptions};
 use super::services::{self, ServicesOptions};
 use super::snap::{self, SnapOptions};
 use super::table3::{self, Table3Options};
+use super::vm::{self, VmOptions};
 use super::{Part, System, group};
 use crate::suite::{Outcome, Part as _, PartResult, Suite};
 use heddle_agent::guardian::Kind;
@@ -44,6 +45,8 @@ pub struct AgentOptions {
     pub snap: SnapOptions,
     /// Search queries over simulated sockets and caches.
     pub search: SearchOptions,
+    /// Virtual machines over simulated hyperthreads.
+    pub vm: VmOptions,
     /// What happens to threads when agents die, are replaced, or are disturbed.
     pub fate: FateOptions,
 }
@@ -104,6 +107,7 @@ impl AgentOptions {
             server: ServerOptions::new(kind, first, last, quick),
             snap: SnapOptions::new(kind, first, last, quick),
             search: SearchOptions::new(quick),
+            vm: VmOptions::new(quick),
             fate: FateOptions {
                 cpus: enclave(),
                 hogs: 4,
@@ -153,6 +157,7 @@ impl Suite for AgentOptions {
             Part::RocksDb => self.server.steps(),
             Part::Snap => self.snap.steps(),
             Part::Search => self.search.steps(),
+            Part::Vm => self.vm.steps(),
             Part::Recover | Part::Upgrade => self.fate.rounds.into(),
         };
         self.parts.iter().map(of).sum()
@@ -167,7 +172,8 @@ impl Suite for AgentOptions {
             | Part::Scaling
             | Part::RocksDb
             | Part::Snap
-            | Part::Search => None,
+            | Part::Search
+            | Part::Vm => None,
             Part::Group | Part::Recover | Part::Upgrade | Part::Storm => {
                 self.backend.as_ref().err().map(|why| format!("no backend works here: {why}"))
             }
@@ -204,6 +210,7 @@ impl Suite for AgentOptions {
             Part::RocksDb => server::run(&self.server, launcher, stop, progress),
             Part::Snap => snap::run(&self.snap, launcher, stop, progress),
             Part::Search => search::run(&self.search, stop, progress),
+            Part::Vm => vm::run(&self.vm, stop, progress),
             Part::Recover => fate::recover(&self.fate, kind()?, launcher, stop, progress),
             Part::Upgrade => fate::upgrade(&self.fate, kind()?, launcher, stop, progress),
             Part::Storm => fate::storm(&self.fate, kind()?, launcher, stop, progress),

@@ -43,6 +43,7 @@ pub mod snap;
 mod system;
 pub mod table3;
 mod testbed;
+pub mod vm;
 
 pub use bench::AgentOptions;
 pub use launch::{Enclave, Launcher, backend_here};

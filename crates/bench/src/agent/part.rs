@@ -19,6 +19,8 @@ crate::suite::parts! {
         Snap = "snap",
         /// Search queries over simulated sockets and caches.
         Search = "search",
+        /// Virtual machines over simulated hyperthreads.
+        Vm = "vm",
         /// An agent is killed.
         Recover = "recover",
         /// An agent is replaced under load.

@@ -23,10 +23,10 @@ Parts, in the order of their tables: delay (a short periodic thread beside hogs)
 services and batch work, against tuning by hand), table3 (the operations of ghOSt's Table 3),
 group (sixteen commits at once), scaling (a central agent over simulated CPUs), rocksdb (a server
 beside antagonists), snap (workers of a packet-processing service beside antagonists), search
-(three types of queries on simulated sockets and caches), recover (an agent is killed), upgrade
-(an agent is replaced), storm (affinities are toggled). Agents require root; without it, delay,
-table3, rocksdb and snap measure the default scheduler alone, scaling and search run, and the
-rest is reported as skipped.
+(three types of queries on simulated sockets and caches), vm (virtual machines on simulated
+hyperthreads), recover (an agent is killed), upgrade (an agent is replaced), storm (affinities are
+toggled). Agents require root; without it, delay, table3, rocksdb and snap measure the default
+scheduler alone, scaling, search and vm run, and the rest is reported as skipped.
 Exit code 3 if a part failed or a run is invalid; 130 after Ctrl-C, which prints what was measured
 so far.")]
 pub struct Args {
