@@ -1,9 +1,11 @@
-//! The kernel's types, from its BTF: the offsets of members, and the ids of functions.
+//! The kernel's types and those of programs, from their BTF: the offsets of members, and the ids of functions.
 
 use std::io;
 
 use libbpf_rs::btf::types::{Composite, Func, Typedef};
 use libbpf_rs::btf::{Btf, BtfType};
+
+use super::Program;
 
 /// The types of the running kernel.
 pub struct KernelTypes {
@@ -16,6 +18,12 @@ impl KernelTypes {
         let btf = Btf::from_vmlinux().map_err(|error| {
             io::Error::other(format!("cannot read the kernel's types (BTF): {error}"))
         })?;
+        Ok(Self { btf })
+    }
+
+    /// Reads the types of a loaded program.
+    pub(super) fn of_program(program: &Program) -> io::Result<Self> {
+        let btf = Btf::from_prog_id(program.info()?.id).map_err(io::Error::other)?;
         Ok(Self { btf })
     }
 
@@ -61,10 +69,10 @@ impl KernelTypes {
         None
     }
 
-    /// Returns the BTF id of a kernel function.
+    /// Returns the BTF id of a function.
     pub fn function(&self, name: &str) -> io::Result<u32> {
         let found: Option<Func<'_>> = self.btf.type_by_name(name);
-        let missing = || io::Error::other(format!("this kernel has no function `{name}`"));
+        let missing = || io::Error::other(format!("there is no function `{name}`"));
         found.map(|function| function.type_id().into()).ok_or_else(missing)
     }
 

@@ -7,6 +7,7 @@
 //! - **I1** A value owns its descriptor; the kernel's object lives as long as a descriptor, a pin or a link does.
 //! - **I2** Memory passed to the kernel is checked against the sizes that the kernel itself reports for the object.
 
+mod fentry;
 mod functions;
 mod kernel_types;
 mod link;
@@ -18,6 +19,7 @@ mod stream;
 mod view;
 mod xdp;
 
+pub use fentry::Fentry;
 pub use functions::ProgramFunction;
 pub use kernel_types::KernelTypes;
 pub use link::{Link, iterate_files};

@@ -55,6 +55,14 @@ impl Link {
             .map(|fd| Self { fd })
     }
 
+    /// Attaches a program of kind [`super::ProgramKind::Fentry`] to the function that it was loaded for.
+    pub(super) fn fentry(program: &Program) -> io::Result<Self> {
+        let fd = program.as_fd().as_raw_fd();
+        // SAFETY: takes descriptors and numbers only; a null pointer asks for the defaults.
+        own(unsafe { sys::bpf_link_create(fd, 0, sys::BPF_TRACE_FENTRY, std::ptr::null()) })
+            .map(|fd| Self { fd })
+    }
+
     /// Duplicates a link that libbpf made and will close.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
         fd.try_clone_to_owned().map(|fd| Self { fd })

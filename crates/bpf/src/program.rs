@@ -27,6 +27,8 @@ pub enum ProgramKind {
     Iterator(u32),
     /// Runs on request from user space ([`Program::run`]).
     SystemCall,
+    /// Runs at each call of a function of another program: that program's descriptor, and the function's BTF id.
+    Fentry(i32, u32),
 }
 
 impl ProgramKind {
@@ -39,6 +41,7 @@ impl ProgramKind {
             Self::StreamVerdict => (sys::BPF_PROG_TYPE_SK_SKB, sys::BPF_SK_SKB_STREAM_VERDICT, 0),
             Self::SystemCall => (sys::BPF_PROG_TYPE_SYSCALL, 0, 0),
             Self::Iterator(id) => (sys::BPF_PROG_TYPE_TRACING, sys::BPF_TRACE_ITER, id),
+            Self::Fentry(_, id) => (sys::BPF_PROG_TYPE_TRACING, sys::BPF_TRACE_FENTRY, id),
         }
     }
 }
@@ -165,6 +168,9 @@ impl Program {
         }
         if let ProgramKind::XdpOffloaded(interface) = spec.kind {
             opts.prog_ifindex = interface;
+        }
+        if let ProgramKind::Fentry(program, _) = spec.kind {
+            opts.attach_prog_fd = program.cast_unsigned();
         }
         if spec.kind == ProgramKind::SystemCall {
             opts.prog_flags = sys::BPF_F_SLEEPABLE;
