@@ -359,6 +359,13 @@ pub trait Policy: Sized + Send + Sync + 'static {
         let _ = (cx, queue, each);
     }
 
+    /// Returns what the user's code that chooses among the tasks that [`upcoming`](Policy::upcoming) has named may know
+    /// of `task`: any number, by default 0. Policies document theirs.
+    fn hint(&self, cx: &Cx<'_, Self::Task>, task: TaskId) -> u64 {
+        let _ = (cx, task);
+        0
+    }
+
     /// Called when the running task goes to sleep (`task_block`).
     fn block(&self, cx: &Cx<'_, Self::Task>, queue: &mut Self::Queue, task: TaskId) {
         let _ = (cx, queue, task);

@@ -192,6 +192,10 @@ impl Policy for Priority {
         queue.levels().flat_map(|level| queue.waiting[level].iter(cx.tasks)).all(each);
     }
 
+    fn hint(&self, cx: &Cx<'_, TaskState>, task: TaskId) -> u64 {
+        cx.task(task).policy.level.get()
+    }
+
     fn block(&self, cx: &Cx<'_, TaskState>, queue: &mut Levels, task: TaskId) {
         queue.stop(cx, task);
     }

@@ -53,6 +53,11 @@ impl<P: Policy, H: Hook> RunQueue<'_, P, H> {
         self.call("upcoming", |policy, cx, queue| policy.upcoming(cx, queue, &mut each));
     }
 
+    /// Returns what the policy says of a waiting task to those who choose among the upcoming.
+    pub fn hint(&mut self, task: TaskId) -> u64 {
+        self.call("hint", |policy, cx, _| policy.hint(cx, task))
+    }
+
     /// Called when the running task goes to sleep.
     #[inline(always)]
     pub fn block(&mut self, task: TaskId) {
