@@ -24,6 +24,9 @@ fn main() {
     list(&mut table, "POLICIES", &sources(&root.join("bpf/steer/policies")), |source| {
         compile(&root, &out.join("policies"), source, &[FLAGS, &["-c"]], Some(UNIT))
     });
+    list(&mut table, "PICK_NEXTS", &sources(&root.join("bpf/steer/pick_next")), |source| {
+        compile(&root, &out.join("pick_next"), source, &[FLAGS, &["-c"]], Some(PICK_NEXT_UNIT))
+    });
     let target = format!("--target={}", env::var("TARGET").expect("cargo says for what"));
     let cross: &[&str] = if env::var("HOST") == env::var("TARGET") { &[] } else { &[&target] };
     list(&mut table, "NATIVE", &sources(&root.join("bpf/steer/policies")), |source| {

@@ -13,6 +13,8 @@ const HEADERS: &[(&str, &str)] = &[
     ("heddle/policy.h", include_str!("../../../../include/heddle/policy.h")),
     ("heddle/policy_kernel.h", include_str!("../../../../include/heddle/policy_kernel.h")),
     ("heddle/policy_native.h", include_str!("../../../../include/heddle/policy_native.h")),
+    ("heddle/pick_next.h", include_str!("../../../../include/heddle/pick_next.h")),
+    ("heddle/offers.h", include_str!("../../../../include/heddle/offers.h")),
 ];
 
 /// Warnings of clang that are mistakes in any policy, and that no later step would explain as well.
@@ -60,7 +62,15 @@ pub enum CompileError {
 /// # Errors
 /// See [`CompileError`]; clang's output names the lines of `file`.
 pub fn compile(file: &Path) -> Result<Vec<u8>, CompileError> {
-    compile_with(file, &[FLAGS, &["-c"]].concat())
+    compile_with(file, UNIT, &[FLAGS, &["-c"]].concat())
+}
+
+/// Compiles the `pick_next` in `file` to an ELF file.
+///
+/// # Errors
+/// See [`CompileError`].
+pub(super) fn compile_pick_next(file: &Path) -> Result<Vec<u8>, CompileError> {
+    compile_with(file, PICK_NEXT_UNIT, &[FLAGS, &["-c"]].concat())
 }
 
 /// Compiles the policy in `file` to a shared object for this machine's user space.
@@ -68,14 +78,14 @@ pub fn compile(file: &Path) -> Result<Vec<u8>, CompileError> {
 /// # Errors
 /// See [`CompileError`].
 pub(crate) fn compile_native(file: &Path) -> Result<Vec<u8>, CompileError> {
-    compile_with(file, NATIVE_FLAGS)
+    compile_with(file, UNIT, NATIVE_FLAGS)
 }
 
-fn compile_with(file: &Path, flags: &[&str]) -> Result<Vec<u8>, CompileError> {
+fn compile_with(file: &Path, unit: &str, flags: &[&str]) -> Result<Vec<u8>, CompileError> {
     let path =
         file.canonicalize().map_err(|error| CompileError::File { file: file.into(), error })?;
     let fit = path.to_str().filter(|path| !path.contains(['"', '\n', '\r']));
-    let unit = UNIT.replace('@', fit.ok_or_else(|| CompileError::Name(path.clone()))?);
+    let unit = unit.replace('@', fit.ok_or_else(|| CompileError::Name(path.clone()))?);
     let work = Scratch::new()?;
     for (name, text) in HEADERS {
         let at = work.0.join(name);

@@ -14,3 +14,7 @@ pub const NATIVE_FLAGS: &[&str] = &[
 /// The wrapper around a policy's file, which replaces `@`.
 pub const UNIT: &str = "#define HD_POLICY\n#include <heddle.h>\nstatic u32 schedule(struct hd_in *in);\n\
     #include \"@\"\nu32 hd_policy(struct hd_in *in)\n{\n\treturn schedule(in);\n}\n";
+
+/// The wrapper around the file of a `pick_next`, which replaces `@`.
+pub const PICK_NEXT_UNIT: &str = "#include <heddle/pick_next.h>\nstatic u32 pick_next(struct hd_offers *offers);\n\
+    #include \"@\"\nu32 hd_policy(struct hd_offers *offers)\n{\n\treturn pick_next(offers);\n}\n";

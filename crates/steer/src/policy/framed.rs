@@ -10,7 +10,9 @@
 //! read memory anyway; so in the second pass, too, the capability is dropped unless the frame reads kernel
 //! memory ([`load_least`]).
 
-use heddle_bpf::{Program, ProgramKind};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use heddle_bpf::{Fentry, Program, ProgramKind};
 
 use super::instruction::CALL;
 use super::link::{Image, LinkError, link};
@@ -33,6 +35,39 @@ pub fn strict_image(policy: &Object) -> Result<Image, LinkError> {
 /// Those of linking and loading; a violation by the policy is a refusal.
 pub fn verify_strictly(policy: &Object, maps: &mut Maps) -> Result<(), LoadError> {
     load_distrusted("hd_strict", ProgramKind::SkReuseport, &strict_image(policy)?, maps).map(drop)
+}
+
+/// The map that a `pick_next` shares with the programs of agents.
+const PICKS: &str = "hd_picks";
+
+/// Links a `pick_next` into its frame, which only calls it.
+pub(super) fn pick_next_image(code: &Object) -> Result<Image, LinkError> {
+    link(&[&frame("pick_next"), code])
+}
+
+/// Has the kernel verify a `pick_next` by the rules for unprivileged users, and creates its maps. The result is for
+/// agents, whose enclaves it runs in.
+///
+/// # Errors
+/// As [`verify_strictly`].
+pub(super) fn load_pick_next(code: &Object) -> Result<Fentry, LoadError> {
+    let image = pick_next_image(code)?;
+    let mut maps = Maps::new();
+    load_distrusted("hd_pick_next", ProgramKind::SkReuseport, &image, &mut maps)?;
+    maps.remove(PICKS);
+    // Another map takes the place of the removed one.
+    let fd = |name: &str| match name {
+        PICKS => Some(0),
+        _ => maps.get(name).map(|map| map.as_fd().as_raw_fd()),
+    };
+    let instructions = image.with_maps(fd)?;
+    let shared = image.map_uses.iter().filter(|used| used.map == PICKS).map(|used| used.at);
+    Ok(Fentry {
+        name: "hd_pick_next".into(),
+        instructions,
+        shared: shared.collect(),
+        maps: maps.into_values().collect(),
+    })
 }
 
 /// Links `policy` into the frame `hook` (a file of `bpf/steer/hooks`), verifies it twice and loads it;

@@ -33,8 +33,10 @@ pub(crate) use params::{parse as parse_params, settings};
 pub(crate) use payload::reads_payload;
 pub use read::{MAX_FILE, ReadError, read};
 pub(crate) use shipped::shipped_native;
-pub use shipped::{frame, shipped, shipped_names, shipped_source, shipped_summary};
+pub use shipped::{
+    frame, shipped, shipped_names, shipped_pick_nexts, shipped_source, shipped_summary,
+};
 pub use verify::{
-    HookReport, MapReport, Outcome, ParamReport, Problem, Report, Source, SourceLine, VerifyError,
-    verify,
+    HookReport, MapReport, Outcome, ParamReport, PickNextError, Problem, Report, Source,
+    SourceLine, VerifyError, pick_next, verify,
 };

@@ -37,6 +37,16 @@ pub fn shipped(name: &str) -> Option<&'static [u8]> {
     find(POLICIES, name).map(|(_, object)| object)
 }
 
+/// Returns the names of the shipped `pick_next`s.
+pub fn shipped_pick_nexts() -> impl Iterator<Item = &'static str> {
+    PICK_NEXTS.iter().map(|(name, ..)| *name)
+}
+
+/// Returns the compiled file of a shipped `pick_next`.
+pub(super) fn shipped_pick_next(name: &str) -> Option<&'static [u8]> {
+    find(PICK_NEXTS, name).map(|(_, object)| object)
+}
+
 /// Returns a shipped policy, compiled for user space.
 pub(crate) fn shipped_native(name: &str) -> Option<&'static [u8]> {
     find(NATIVE, name).map(|(_, object)| object)

@@ -80,7 +80,7 @@ pub fn explain(said: &str, policy: &str) -> Problem {
     let messages: Vec<Message<'_>> =
         lines.iter().enumerate().filter_map(|(at, line)| message(line, at)).collect();
     // The wrapper comes from standard input; a message about it only says that there is an error.
-    let own = |m: &&Message<'_>| m.file != "<stdin>" && !m.file.contains("/heddle/policy");
+    let own = |m: &&Message<'_>| m.file != "<stdin>" && !super::is_heddles(m.file);
     let Some(first) = messages.iter().find(own).or(messages.first()) else {
         return Problem {
             said: said.to_owned(),

@@ -6,7 +6,7 @@ use heddle_bpf as bpf;
 
 use super::super::framed::strict_image;
 use super::super::instruction::Instruction;
-use super::super::link::Image;
+use super::super::link::{Image, LinkError};
 use super::super::object::Object;
 use super::own_files;
 use super::report::{Problem, SourceLine};
@@ -88,12 +88,21 @@ const WORDS: &[(&[&str], &str, &str)] = &[
 
 /// Returns why the verifier refused `policy` in the strict frame, and where.
 pub fn explain(refused: &bpf::LoadError, policy: &Object) -> Problem {
+    explain_in(refused, policy, strict_image)
+}
+
+/// Returns why the verifier refused `policy` in the program that `linked` makes of it, and where.
+pub fn explain_in(
+    refused: &bpf::LoadError,
+    policy: &Object,
+    linked: fn(&Object) -> Result<Image, LinkError>,
+) -> Problem {
     let said = complaint(&refused.log);
     let known = WORDS.iter().find(|(parts, ..)| parts.iter().any(|part| said.contains(part)));
     let (what, advice) = known
         .map_or(("the kernel's verifier refuses it", ""), |(_, what, advice)| (*what, *advice));
     let too_long = known.is_some_and(|(parts, ..)| parts.contains(&"too large. Processed"));
-    let place = match (failed_at(&refused.log, said), strict_image(policy)) {
+    let place = match (failed_at(&refused.log, said), linked(policy)) {
         (Some(at), Ok(image)) if !too_long => place_of(&image, at, policy),
         _ => loops(policy),
     };

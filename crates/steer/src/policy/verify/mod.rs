@@ -6,6 +6,7 @@
 
 mod compiler;
 mod kernel;
+mod pick_next;
 mod report;
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use heddle_bpf::Program;
+pub use pick_next::{PickNextError, pick_next};
 pub use report::{HookReport, MapReport, Outcome, ParamReport, Problem, Report, SourceLine};
 
 use super::check::{self, check};
@@ -234,11 +236,17 @@ impl From<Line> for SourceLine {
     }
 }
 
+/// Returns whether `file` is one of Heddle's headers.
+fn is_heddles(file: &str) -> bool {
+    const HEADERS: [&str; 3] = ["heddle/policy", "heddle/pick_next.h", "heddle/offers.h"];
+    HEADERS.iter().any(|header| file.contains(header))
+}
+
 /// Returns the files of a policy's own lines: not Heddle's headers, whose declarations are inlined.
 fn own_files(object: &Object) -> BTreeSet<&str> {
     let lines = object.functions.iter().flat_map(|function| &function.lines);
     let files = lines.map(|line| line.file.as_str());
-    files.filter(|file| !file.contains("heddle/policy") && *file != "<stdin>").collect()
+    files.filter(|file| !is_heddles(file) && *file != "<stdin>").collect()
 }
 
 #[cfg(test)]
