@@ -21,6 +21,7 @@
 #include "scx/occupant.h"
 #include "scx/machine.h"
 #include "scx/latch.h"
+#include "scx/pick.h"
 #include "scx/commit.h"
 #include "scx/group.h"
 #include "scx/control.h"

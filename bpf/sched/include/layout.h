@@ -46,6 +46,13 @@ struct hd_affinity {
 	__u64 cpus[HD_CPUS / 64];
 };
 
+/* What an agent says of a thread to a pick_next; user space writes it. 16 bytes. */
+struct hd_hint {
+	__u64 hint;
+	__u32 class;
+	__u32 spare;
+};
+
 enum hd_occupant {
 	HD_IDLE,     /* nothing */
 	HD_MANAGED,  /* a thread of the CPU's enclave */
@@ -93,11 +100,19 @@ struct hd_enclave {
 	__u64 threads;   /* managed now */
 	__u64 flags;     /* HD_FLAG_* */
 	__u64 orphaned;  /* when it became an orphan */
-	__u64 spare[5];
+	union {
+		struct {
+			__u64 picked;    /* offered threads that CPUs took because its pick_next said so */
+			__u64 declined;  /* times that its pick_next left a CPU to the agent */
+			__u64 misjudged; /* wrong answers of its pick_next */
+		};
+		__u64 spare[5]; /* over rt: see rt.h */
+	};
 };
 
 #define HD_FLAG_TICKS 1     /* TIMER_TICK messages wanted */
 #define HD_FLAG_CPU_MESSAGES 2 /* CPU_AVAILABLE and CPU_BUSY messages wanted */
+#define HD_FLAG_PICKS 4     /* it has a pick_next */
 
 /* The status word of a queue. 64 bytes. */
 struct hd_queue {

@@ -76,22 +76,4 @@ __noinline __u32 hd_unlatch(__u32 cpu, bool notify)
 	return moved ? old : 0;
 }
 
-static __always_inline void hd_on_dispatch(__s32 cpu)
-{
-	struct hd_cpu *c = hd_cpu(cpu);
-	struct hd_enclave *e = c && c->enclave ? hd_enclave(c->enclave) : NULL;
-
-	if (!e)
-		return;
-	/* The word may be a moment ahead of the queue, so the queue is checked whatever the word says. */
-	if (hd_move_to_local(HD_LATCH(cpu)))
-		return;
-	if (hd_move_to_local(HD_OWN(cpu)))
-		return;
-	if (hd_is_orphan(e))
-		hd_orphan_dispatch(cpu, c->enclave);
-	else
-		hd_move_to_local(HD_FAST(c->enclave, c->node % HD_NODES));
-}
-
 #endif

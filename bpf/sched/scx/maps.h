@@ -24,6 +24,7 @@ SHARED(hd_txns, HD_ENCLAVES * HD_TXNS, struct hd_txn);
 SHARED(hd_machine, 1, struct hd_machine);
 SHARED(hd_names, HD_ENCLAVES, struct hd_name);
 SHARED(hd_last_words, 1, struct hd_last_words);
+SHARED(hd_hints, HD_THREADS, struct hd_hint);
 
 struct hd_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -75,6 +76,7 @@ LOOKUP(hd_enclave, hd_enclaves, hd_enclave)
 LOOKUP(hd_queue, hd_queues, hd_queue)
 LOOKUP(hd_txn, hd_txns, hd_txn)
 LOOKUP(hd_exit_text, hd_last_words, hd_last_words)
+LOOKUP(hd_hint, hd_hints, hd_hint)
 
 static __always_inline struct hd_machine *hd_all(void)
 {

@@ -3,7 +3,7 @@
 use crate::model::{
     CpuWord, EnclaveWord, Group, Message, QueueId, QueueWord, Seq, ThreadWord, Transaction,
 };
-use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
+use heddle_core::{Class, CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use thiserror::Error;
 
 /// What a backend can and cannot do; shown by `heddle agent status`.
@@ -22,6 +22,9 @@ pub struct Traits {
     pub below_ordinary: bool,
     /// Whether CPUs take threads that were offered ([`Backend::offer`]).
     pub offers: bool,
+    /// Whether the enclave has a `pick_next`, which chooses among the offered threads
+    /// ([`crate::EnclaveSpec::pick_next`]).
+    pub picks: bool,
 }
 
 /// The CPUs that may take a thread without asking its agent.
@@ -158,10 +161,16 @@ pub trait Backend: Send + Sync {
 
     /// Lets CPUs take `thread`, which is parked, without its agent: the fast path of ghOSt (section 3.2). A CPU
     /// that has nothing else to run takes, of the threads offered to it, the one that was offered first and may
-    /// run there; one of [`Takers::Cpu`] before those of [`Takers::Node`]. The agent hears of it by
+    /// run there; one of [`Takers::Cpu`] before those of [`Takers::Node`]; unless the enclave has a `pick_next`, which
+    /// takes any of them or none. The agent hears of it by
     /// [`crate::model::Kind::ThreadTaken`]. Returns false if `tseq` is no longer the thread's sequence number, it
     /// is not parked, or the backend cannot do this ([`Traits::offers`]).
     fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool;
+    /// Says of `thread`, before it is offered, what a `pick_next` may know: its class, and a number of the agent's. By
+    /// default nobody is told.
+    fn describe(&self, thread: TaskId, class: Class, hint: u64) {
+        let _ = (thread, class, hint);
+    }
     /// Parks a thread again that was offered, without a message. Returns false if a CPU has taken it, or it is not
     /// offered any more.
     fn revoke(&self, thread: TaskId) -> bool;

@@ -30,4 +30,4 @@ pub mod scx;
 mod transition;
 
 pub use backend::{Backend, BackendError, Takers, Traits};
-pub use enclave::{EnclaveSpec, Moved};
+pub use enclave::{EnclaveSpec, Moved, PickNext};

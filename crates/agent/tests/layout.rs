@@ -104,7 +104,7 @@ fn an_enclave_is_read_as_it_is_written_in_c() {
     let all = compile_and_run(
         "enclave",
         "struct hd_enclave enclave = { .state = HD_ENCLAVE_ACTIVE, .agent = 2, .generation = 3,
-           .committed = 4, .failed = 5, .threads = 6 };
+           .committed = 4, .failed = 5, .threads = 6, .picked = 7, .declined = 8, .misjudged = 10 };
          struct hd_enclave others = { .guardian = 9, .queue = 9, .patience = 9, .grace = 9,
            .deadline = 9, .flags = 9, .orphaned = 9 };
          WORDS(enclave); WORDS(others);",
@@ -116,6 +116,9 @@ fn an_enclave_is_read_as_it_is_written_in_c() {
         committed: 4,
         failed: 5,
         threads: 6,
+        picked: 7,
+        declined: 8,
+        misjudged: 10,
     };
     assert_eq!(EnclaveWord::from_words(words(&all, "enclave")), Ok(expected));
     assert_eq!(expected.to_words(), words::<16>(&all, "enclave"));

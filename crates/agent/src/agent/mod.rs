@@ -53,7 +53,7 @@ pub use options::{AgentMode, Options, Realtime};
 pub(crate) use page::ReportPage;
 pub use page::{class_name, histogram};
 pub(crate) use report::save as save_report;
-pub use report::{ClassReport, Delay, Report};
+pub use report::{ClassReport, Delay, PickNextReport, Report};
 pub use share::SHARE;
 
 use crate::policy::Tally;

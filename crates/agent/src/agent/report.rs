@@ -126,6 +126,9 @@ pub struct Report {
     /// Threads that CPUs took on their own, because the agent had offered them.
     #[serde(default)]
     pub taken: u64,
+    /// What the enclave's `pick_next` did, if it has one.
+    #[serde(default)]
+    pub pick_next: Option<PickNextReport>,
     /// Messages read.
     pub messages: u64,
     /// Messages for which a queue had no room. What they said was read from the status words.
@@ -155,6 +158,17 @@ pub struct Report {
     /// Over the kernel's fair scheduler: what was set.
     #[serde(default)]
     pub fair: Option<FairReport>,
+}
+
+/// What a `pick_next` did since its enclave was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PickNextReport {
+    /// Threads that CPUs took because it said so.
+    pub picked: u64,
+    /// Times that it left a CPU to the agent.
+    pub declined: u64,
+    /// Wrong answers: the CPU took the first thread.
+    pub misjudged: u64,
 }
 
 /// The report of one class.
@@ -218,6 +232,11 @@ impl AgentInfo {
             committed: counts.committed(),
             failed: counts.failed(),
             taken: counts.taken,
+            pick_next: self.traits.picks.then_some(PickNextReport {
+                picked: enclave.picked,
+                declined: enclave.declined,
+                misjudged: enclave.misjudged,
+            }),
             messages: counts.messages,
             lost: counts.lost,
             rounds: counts.rounds,

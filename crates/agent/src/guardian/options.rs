@@ -1,7 +1,8 @@
 //! Options of an enclave.
 
 use super::cpus::{Cpus, MachineCpus};
-use super::{Agents, BackendChoice, GuardianError, Target};
+use super::{Agents, BackendChoice, GuardianError, Kind, Target};
+use crate::PickNext;
 use crate::classes::Rule;
 use heddle_core::Ns;
 use heddle_policies::Visitor;
@@ -38,6 +39,8 @@ pub struct Options {
     pub classes: Vec<String>,
     /// A steering attachment, or a map of it or at a path, that says what threads serve: `7`, `7:work`.
     pub class_map: Option<String>,
+    /// What decides which of the offered threads a CPU takes; none: the order of the offers. Over sched_ext only.
+    pub pick_next: Option<PickNext>,
     /// How long a runnable thread may wait before its agent counts as hung; none: forever.
     pub patience: Option<Ns>,
     /// How long threads wait for the successor of an agent.
@@ -64,6 +67,16 @@ impl Visitor for PolicyExists {
     fn visit<P: heddle_core::Policy>(self, _: P) {}
 }
 
+/// Returns whether agents offer a policy's threads to CPUs.
+struct Publishes;
+
+impl Visitor for Publishes {
+    type Out = bool;
+    fn visit<P: heddle_core::Policy>(self, _: P) -> bool {
+        P::PUBLISHES && !P::GANG
+    }
+}
+
 fn lossy(text: &OsStr) -> String {
     text.to_string_lossy().into_owned()
 }
@@ -84,6 +97,7 @@ impl Options {
     /// If the options make no sense.
     pub(super) fn check(&self, machine: &MachineCpus) -> Result<Cpus, GuardianError> {
         check_policy(&self.policy)?;
+        self.check_pick_next()?;
         for rule in &self.classes {
             rule.parse::<Rule>().map_err(|error| GuardianError::Usage(error.to_string()))?;
         }
@@ -123,6 +137,38 @@ impl Options {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns the backend that carries out what is asked for.
+    ///
+    /// # Errors
+    /// If that is another than was wanted.
+    pub(super) fn backend(&self) -> Result<BackendChoice, GuardianError> {
+        match self.backend {
+            BackendChoice::Auto if self.pick_next.is_some() => Ok(BackendChoice::Only(Kind::Scx)),
+            BackendChoice::Only(kind) if self.pick_next.is_some() && kind != Kind::Scx => {
+                Err(GuardianError::Usage(format!(
+                    "--pick-next needs --backend scx: over {kind} no CPU takes threads by itself"
+                )))
+            }
+            wanted => Ok(wanted),
+        }
+    }
+
+    /// Checks that threads are offered, so that there is something to choose from.
+    fn check_pick_next(&self) -> Result<(), GuardianError> {
+        if self.pick_next.is_none() {
+            return Ok(());
+        }
+        let why = match heddle_policies::with_policy(&self.policy, Publishes) {
+            _ if self.agents == Agents::Local => "--agents local offers no threads to CPUs".into(),
+            Ok(false) => {
+                format!("the policy {} does not publish which threads come next", self.policy)
+            }
+            Ok(true) | Err(_) => return Ok(()),
+        };
+        let text = format!("--pick-next would never be asked: {why}");
+        Err(GuardianError::Usage(text))
     }
 
     /// Returns the reason why the kernel's fair scheduler cannot do what is asked for, if there is one. The policy

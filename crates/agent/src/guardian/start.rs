@@ -82,7 +82,7 @@ impl Guardian {
         backends: &'static dyn Backends,
     ) -> Result<Guardian, GuardianError> {
         let cpus = options.check(&MachineCpus::here()?)?;
-        let (kind, note) = choose(backends, options.backend, options.no_fair())?;
+        let (kind, note) = choose(backends, options.backend()?, options.no_fair())?;
         let events = Events::new();
         signals::listen(&events)?;
         let mut guardian = Guardian::enclave(options, cpus, kind, enclaves, backends, events)?;
@@ -121,6 +121,7 @@ impl Guardian {
             patience: options.patience,
             grace: options.grace,
             starting: Some(heddle_core::Ns::from_secs(2 * STARTING.as_secs())),
+            pick_next: options.pick_next.clone(),
         };
         let record = record(&options, &spec, kind);
         // The record is written first: a guardian that is killed while it makes the enclave leaves a trace of it.

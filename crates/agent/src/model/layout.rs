@@ -141,6 +141,9 @@ impl FromWords<16> for EnclaveWord {
             committed: words[6],
             failed: words[7],
             threads: words[8],
+            picked: words[11],
+            declined: words[12],
+            misjudged: words[13],
         })
     }
 }
@@ -150,6 +153,7 @@ impl ToWords<16> for EnclaveWord {
         let mut words = [0; 16];
         words[0] = pair(self.phase as u32, self.agent.unwrap_or(0));
         words[5..9].copy_from_slice(&[self.generation, self.committed, self.failed, self.threads]);
+        words[11..14].copy_from_slice(&[self.picked, self.declined, self.misjudged]);
         words
     }
 }

@@ -198,6 +198,12 @@ pub struct EnclaveWord {
     pub failed: u64,
     /// Threads in it.
     pub threads: u64,
+    /// Offered threads that CPUs took because its `pick_next` said so.
+    pub picked: u64,
+    /// Times that its `pick_next` left a CPU to the agent.
+    pub declined: u64,
+    /// Wrong answers of its `pick_next`: the CPU took the thread that was offered first.
+    pub misjudged: u64,
 }
 
 impl EnclaveWord {

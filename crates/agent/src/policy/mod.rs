@@ -162,6 +162,8 @@ pub struct Scheduler<'a, P: Policy> {
     upcoming: Vec<(TaskId, Takers)>,
     /// Whether threads are offered at all.
     offers: bool,
+    /// Whether a `pick_next` chooses among them.
+    picks: bool,
     /// Threads that became runnable in this round.
     woken: Vec<TaskId>,
     /// The assignments of the policy's dispatcher.
@@ -210,6 +212,7 @@ impl<'a, P: Policy> Scheduler<'a, P> {
             offered: Vec::with_capacity(cpus),
             upcoming: Vec::with_capacity(cpus),
             offers: settings.fast_path && P::PUBLISHES && !P::GANG && backend.traits().offers,
+            picks: backend.traits().picks,
             woken: Vec::with_capacity(settings.messages),
             assigned: Vec::with_capacity(cpus),
             batch: Vec::with_capacity(cpus),

@@ -8,7 +8,10 @@
 use super::Scheduler;
 use super::thread::{KernelState, PolicyState};
 use crate::Takers;
-use heddle_core::{CpuId, Model, Ns, Policy, TaskId};
+use heddle_core::{Class, CpuId, Model, Ns, Policy, TaskId};
+
+/// The most threads that a `pick_next` chooses from (`HD_OFFERS` in `include/heddle/offers.h`).
+const PICKED_FROM: usize = 16;
 
 /// How long a CPU that has become free may need to take an offered thread: then the message that it has done so is on
 /// its way.
@@ -48,7 +51,9 @@ impl<P: Policy> Scheduler<'_, P> {
         // The others have just got all there was.
         let busy = self.running;
         let (Some(first), 1..) = (busy.next_from(CpuId(0)), self.view.total()) else { return };
-        let mut cpus = busy.iter();
+        // A pick_next is to have a choice, even if a single CPU runs a thread.
+        let most = if self.picks { busy.len().max(PICKED_FROM) } else { busy.len() };
+        let mut cpus = std::iter::repeat_with(|| busy.iter()).flatten().take(most);
         self.on(first).upcoming(|task| {
             cpus.next().map(|cpu| upcoming.push((task, Takers::Node(cpu)))).is_some()
         });
@@ -101,6 +106,11 @@ impl<P: Policy> Scheduler<'_, P> {
     fn offer(&mut self, task: TaskId, takers: Takers) -> bool {
         if self.is_offered(task) && !self.take_back(task) {
             return false;
+        }
+        if self.picks {
+            let hint = self.on(self.threads[task.index()].home).hint(task);
+            let class = Class(self.threads[task.index()].class);
+            self.backend.describe(task, class, hint);
         }
         let is_made = self.backend.offer(task, self.threads[task.index()].tseq, takers);
         if is_made {

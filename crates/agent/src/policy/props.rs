@@ -70,13 +70,16 @@ struct Scenario {
     /// Room for messages: few make for losses.
     ring: usize,
     by_hand: bool,
+    /// Whether CPUs take the last of the threads that are offered, and not the first.
+    picks: bool,
     events: Vec<Event>,
 }
 
 fn scenario() -> impl Strategy<Value = Scenario> {
     let ring = prop_oneof![2 => Just(4096usize), 1 => 2..8usize];
-    (1..=CPUS, ring, any::<bool>(), prop::collection::vec(event(), 0..120))
-        .prop_map(|(cpus, ring, by_hand, events)| Scenario { cpus, ring, by_hand, events })
+    (1..=CPUS, ring, any::<[bool; 2]>(), prop::collection::vec(event(), 0..120)).prop_map(
+        |(cpus, ring, [by_hand, picks], events)| Scenario { cpus, ring, by_hand, picks, events },
+    )
 }
 
 /// A machine and its agent.
@@ -346,6 +349,9 @@ impl Visitor for Run<'_> {
         let machine = Machine::flat(scenario.cpus.into()).arriving(arrival);
         let spec = Spec { ring: scenario.ring, ..Spec::of((0..scenario.cpus).map(CpuId)) };
         let mut enclave = machine.enclave(spec).unwrap();
+        if scenario.picks {
+            enclave.set_pick_next(|threads| threads.len() - 1);
+        }
         let cpus = scenario.cpus;
         let mut rest = &scenario.events[..];
         while let Some(at) = rest.iter().position(|event| matches!(event, Event::Resize(_))) {

@@ -75,6 +75,36 @@ fn a_queue_for_each_cpu_is_balanced() {
     assert_eq!(threads.iter().filter(|&&t| machine.thread(t).state == State::OnCpu).count(), 2);
 }
 
+/// Without a pick_next one thread is offered, as one CPU runs a thread.
+#[test]
+fn a_pick_next_chooses_among_more_threads_than_there_are_cpus() {
+    for (pick_next, order) in [(None, [1, 2]), (Some(2), [3, 1]), (Some(9), [1, 2])] {
+        let (machine, enclave) = machine_of(1);
+        match pick_next {
+            Some(2) => enclave.set_pick_next(|_| 2),
+            Some(_) => enclave.set_pick_next(|_| usize::MAX),
+            None => {}
+        }
+        let mut agent = scheduler::<Fifo>("fifo", &enclave);
+        let threads: Vec<_> = (0..4).map(|_| machine.spawn(1, true)).collect();
+        // The first commits, and the next offers.
+        agent.round();
+        agent.round();
+        let offered = threads.iter().filter(|&&thread| machine.thread(thread).is_offered()).count();
+        assert_eq!(offered, if pick_next.is_some() { 3 } else { 1 });
+        let taken = order.map(|_| {
+            let before = machine.running(CpuId(0)).unwrap();
+            machine.block(before);
+            agent.round();
+            agent.round();
+            machine.running(CpuId(0)).unwrap().0
+        });
+        assert_eq!(taken, order, "{pick_next:?}");
+        assert_eq!(agent.tally().counts.taken, 2);
+        assert_eq!(agent.waiting().sum::<usize>(), 1, "the policy knows");
+    }
+}
+
 /// A CPU that is back sends no message: the agents look.
 #[test]
 fn agents_look_for_offline_cpus_while_threads_wait() {

@@ -21,6 +21,7 @@ impl Backend for Rt {
             groups: false,
             below_ordinary: false,
             offers: false,
+            picks: false,
         }
     }
 
@@ -216,6 +217,7 @@ impl Backend for Rt {
             committed: of(EnclaveField::Committed),
             failed: of(EnclaveField::Failed),
             threads: of(EnclaveField::Threads),
+            ..EnclaveWord::default()
         }
     }
 

@@ -10,7 +10,7 @@ use crate::model::{
     ThreadWord, Transaction,
 };
 use crate::{Backend, BackendError, Takers, Traits};
-use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
+use heddle_core::{Class, CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
@@ -51,6 +51,7 @@ impl Backend for Scx {
             groups: true,
             below_ordinary: true,
             offers: true,
+            picks: self.has_pick_next(),
         }
     }
 
@@ -215,6 +216,12 @@ impl Backend for Scx {
         };
         let Some(os_cpu) = self.os_cpu(cpu) else { return false };
         self.control(Operation::Offer, thread.0, os_cpu | flag, tseq.0) > 0
+    }
+
+    fn describe(&self, thread: TaskId, class: Class, hint: u64) {
+        if let Some(slot) = self.slot(thread) {
+            self.memory.set_hint(slot, class, hint);
+        }
     }
 
     fn revoke(&self, thread: TaskId) -> bool {

@@ -10,6 +10,7 @@ use super::threads::give_back_of;
 use super::{Scx, ScxError};
 use crate::EnclaveSpec;
 use crate::model::Phase;
+use heddle_bpf::Link;
 use heddle_core::Ns;
 use heddle_sys::topology::cpu_info;
 use std::sync::Mutex;
@@ -19,6 +20,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 const NAME_BYTES: usize = 63;
 /// The size of the default queue's ring: room for some thousand messages.
 pub(super) const RING_BYTES: u32 = 1 << 18;
+
+/// `HD_FLAG_PICKS`: the enclave has a `pick_next`.
+const PICKS: u64 = 4;
 
 /// Optional services for an enclave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,8 +46,9 @@ impl Scx {
         let (memory, calls) = programs::find_or_load(&lock)?;
         super::lifecycle::sweep(&memory, &lock)?;
         let made = check(&memory, spec).and_then(|()| write(&memory, spec));
+        let made = made.and_then(|id| Ok((id, attach_pick_next(&memory, spec, id)?)));
         match made {
-            Ok(id) => Ok(Scx::of(memory, calls, id)),
+            Ok((id, pick_next)) => Ok(Scx { _pick_next: pick_next, ..Scx::of(memory, calls, id) }),
             Err(error) => {
                 unload_if_empty(&memory, &lock);
                 Err(error)
@@ -90,6 +95,7 @@ impl Scx {
             regions: Regions::default(),
             unmanaged: Mutex::default(),
             members: Mutex::default(),
+            _pick_next: None,
         }
     }
 
@@ -108,7 +114,12 @@ impl Scx {
     /// Sets the enclave's optional services.
     pub fn set_flags(&self, flags: EnclaveFlags) {
         let flags = u64::from(flags.ticks) | u64::from(flags.cpus) << 1;
-        self.memory.enclave(self.id, Field::Flags).store(flags, Release);
+        let word = self.memory.enclave(self.id, Field::Flags);
+        word.store(word.load(Relaxed) & PICKS | flags, Release);
+    }
+
+    pub(super) fn has_pick_next(&self) -> bool {
+        self.memory.enclave(self.id, Field::Flags).load(Relaxed) & PICKS != 0
     }
 
     /// Returns the number of threads of the machine that opted in but got no status word; the kernel runs them
@@ -143,6 +154,21 @@ impl Scx {
         unload_if_empty(&self.memory, &lock);
         Ok(given)
     }
+}
+
+/// Lets the kernel verify the enclave's `pick_next` and run it, until the link is gone.
+fn attach_pick_next(
+    memory: &Memory,
+    spec: &EnclaveSpec,
+    id: u32,
+) -> Result<Option<Link>, ScxError> {
+    let Some(pick_next) = &spec.pick_next else { return Ok(None) };
+    let attached = programs::attach_pick_next(pick_next.code(), id);
+    match attached {
+        Ok(_) => drop(memory.enclave(id, Field::Flags).fetch_or(PICKS, Release)),
+        Err(_) => clear(memory, id),
+    }
+    attached.map(Some)
 }
 
 fn unload_if_empty(memory: &Memory, lock: &Lock) {

@@ -72,6 +72,9 @@ pub enum ScxError {
     /// The kernel rejected the programs.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The kernel rejected the enclave's `pick_next`.
+    #[error("the pick_next: {0}")]
+    PickNext(LoadError),
     /// Threads are still in the enclave.
     #[error(
         "{0} threads are still in the enclave: they make new ones all the time, or do not finish ending"

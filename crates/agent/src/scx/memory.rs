@@ -1,13 +1,14 @@
 //! The memory shared with the kernel's programs, by names instead of word numbers (`layout.h`).
 
 use heddle_bpf::{Map, MapView};
+use heddle_core::Class;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The shared maps, by their names in the object.
-pub(super) const MAPS: [&str; 11] = [
+pub(super) const MAPS: [&str; 12] = [
     "hd_threads",
     "hd_affinities",
     "hd_cpus",
@@ -19,6 +20,7 @@ pub(super) const MAPS: [&str; 11] = [
     "hd_last_words",
     "hd_rings",
     "hd_joining",
+    "hd_hints",
 ];
 
 /// The number of transaction slots of an enclave (`HD_TXNS`).
@@ -36,6 +38,7 @@ pub(super) struct Memory {
     machine: MapView,
     names: MapView,
     last_words: MapView,
+    hints: MapView,
     /// Rings by queue.
     pub(super) rings: Map,
     /// Enclaves by the number of a thread that may join.
@@ -72,6 +75,7 @@ impl Memory {
             last_words: view(8)?,
             rings: map(MAPS[9])?,
             joining: map(MAPS[10])?,
+            hints: view(11)?,
         })
     }
 
@@ -148,6 +152,12 @@ impl Memory {
     pub(super) fn may_run_on(&self, slot: usize, os_cpu: u32) -> bool {
         let (word, bit) = (os_cpu as usize / 64, os_cpu % 64);
         self.affinities.word(slot, word).load(Relaxed) >> bit & 1 != 0
+    }
+
+    /// Sets `struct hd_hint` of a thread.
+    pub(super) fn set_hint(&self, slot: usize, class: Class, hint: u64) {
+        self.hints.word(slot, 0).store(hint, Relaxed);
+        self.hints.word(slot, 1).store(u64::from(class.0), Relaxed);
     }
 
     /// `struct hd_cpu`.

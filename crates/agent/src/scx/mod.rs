@@ -27,6 +27,7 @@ pub use probe::probe;
 
 use commit::Regions;
 use exit::Members;
+use heddle_bpf::Link;
 use heddle_core::CpuInfo;
 use memory::Memory;
 use programs::Calls;
@@ -51,6 +52,8 @@ pub struct Scx {
     regions: Regions,
     unmanaged: Mutex<Unmanaged>,
     members: Mutex<Members>,
+    /// Held by the enclave's guardian: without a guardian threads run first in, first out.
+    _pick_next: Option<Link>,
 }
 
 impl core::fmt::Debug for Scx {

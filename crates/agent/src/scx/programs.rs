@@ -6,7 +6,7 @@ use super::memory::{MAPS, Memory};
 use super::{Missing, ScxError, probe};
 use crate::objects::{LAYOUT_HASH, SCX};
 use crate::private;
-use heddle_bpf::{Link, Object, OpenObject, Program};
+use heddle_bpf::{Fentry, Link, Map, Object, OpenObject, Program};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +21,9 @@ const TRACING: [&str; 6] =
 const KEPT: &str = "hd_beats";
 /// Run by agents.
 const CALLS: [&str; 3] = ["hd_commit", "hd_commit_group", "hd_control"];
+/// What a `pick_next` needs: the program with the functions at whose calls it runs, and the map that it shares.
+const DISPATCH: &str = "hd_op_dispatch";
+const PICKS: &str = "hd_picks";
 /// The link that holds the scheduler in the kernel.
 const OPERATIONS: &str = "link_ops";
 
@@ -85,16 +88,23 @@ pub(super) fn find_or_load(lock: &Lock) -> Result<(Memory, Calls), ScxError> {
 
 fn load() -> Result<(), ScxError> {
     let mut object = OpenObject::read(NAME, SCX)?.load()?;
-    for name in MAPS.into_iter().chain([KEPT]) {
+    for name in MAPS.into_iter().chain([KEPT, PICKS]) {
         object.map(name).and_then(|map| map.pin(&pin(name))).map_err(system(name))?;
     }
-    for name in CALLS {
+    for name in CALLS.into_iter().chain([DISPATCH]) {
         object.program(name).and_then(|call| call.pin(&pin(name))).map_err(system(name))?;
     }
     for name in TRACING {
         keep(object.attach(name)?, &format!("link_{name}"))?;
     }
     keep(attach(&mut object)?, OPERATIONS)
+}
+
+/// Lets `code` decide for enclave `id`.
+pub(super) fn attach_pick_next(code: &Fentry, id: u32) -> Result<Link, ScxError> {
+    let dispatch = Program::open(&pin(DISPATCH)).map_err(system(DISPATCH))?;
+    let picks = Map::open(&pin(PICKS)).map_err(system(PICKS))?;
+    code.attach(&dispatch, &format!("hd_pick_{id}"), &picks).map_err(ScxError::PickNext)
 }
 
 fn keep(link: Link, name: &str) -> Result<(), ScxError> {

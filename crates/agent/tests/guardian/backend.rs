@@ -6,7 +6,8 @@ use heddle_agent::guardian::{
 };
 use heddle_agent::model::{EnclaveWord, Phase};
 use heddle_agent::scx::SchedulerExit;
-use heddle_agent::{EnclaveSpec, Moved};
+use heddle_agent::{EnclaveSpec, Moved, PickNext};
+use heddle_bpf::Fentry;
 use heddle_core::Ns;
 use heddle_sys::processes::Process;
 use std::collections::BTreeSet;
@@ -22,6 +23,12 @@ fn log() -> PathBuf {
 fn note(text: &str) {
     let mut file = std::fs::File::options().create(true).append(true).open(log()).expect("the log");
     writeln!(file, "{text}").expect("the log");
+}
+
+/// No guardian here loads it.
+fn pick_next() -> PickNext {
+    let (instructions, shared, maps) = (Vec::new(), Vec::new(), Vec::new());
+    PickNext::new(Fentry { name: "test".into(), instructions, shared, maps })
 }
 
 /// Runs a guardian as `GUARDIAN_TEST` says. Returns its exit code.
@@ -43,11 +50,15 @@ pub fn guardian() -> i32 {
         name: setting("name"),
         policy: setting("policy").unwrap_or_else(|| "fifo".into()),
         cpus: Some(cpus::parse(&setting("cpus").unwrap_or_else(|| "0".into())).expect("a list")),
-        backend: BackendChoice::Only(Kind::Rt),
-        agents: Agents::Central,
+        backend: BackendChoice::Only(match setting("backend").as_deref() {
+            Some("scx") => Kind::Scx,
+            _ => Kind::Rt,
+        }),
+        agents: if setting("agents").is_some() { Agents::Local } else { Agents::Central },
         spin: false,
         classes: Vec::new(),
         class_map: None,
+        pick_next: setting("pick_next").map(|_| pick_next()),
         patience: Some(Ns::from_ms(100)),
         grace: Ns::from_ms(100),
         restarts: setting("restarts").map_or(0, |count| count.parse().expect("a number")),

@@ -27,6 +27,22 @@ fn cleaner() {
 }
 
 #[test]
+fn a_pick_next_is_refused_where_nothing_is_offered() {
+    for (settings, why) in [
+        ("", "--pick-next needs --backend scx: over rt no CPU takes threads by itself"),
+        ("policy=cfs;backend=scx", "the policy cfs does not publish which threads come next"),
+        ("policy=core-edf;backend=scx", "the policy core-edf does not publish"),
+        ("agents=local;backend=scx", "--agents local offers no threads to CPUs"),
+    ] {
+        let testbed = Testbed::new();
+        let mut guardian = testbed.start_with("", &format!("pick_next=it;{settings}"), &[]);
+        assert_eq!(guardian.exit_code(), 2, "{settings}");
+        assert!(guardian.stderr().contains(why), "{settings}: {}", guardian.stderr());
+        testbed.is_clean();
+    }
+}
+
+#[test]
 fn a_programs_exit_code_is_passed_on_and_nothing_is_left() {
     for (script, code) in
         [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)]

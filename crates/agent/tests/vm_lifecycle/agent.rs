@@ -7,7 +7,7 @@ use heddle_agent::model::{
 use heddle_agent::policy::{Scheduler, Settings};
 use heddle_agent::scx::Scx;
 use heddle_agent::{Backend, BackendError, EnclaveSpec, Takers, Traits};
-use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
+use heddle_core::{Class, CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use heddle_policies::Shinjuku;
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -326,6 +326,9 @@ impl Backend for Mortal {
     }
     fn preempt(&self, cpu: CpuId) -> bool {
         self.scx.preempt(cpu)
+    }
+    fn describe(&self, thread: TaskId, class: Class, hint: u64) {
+        self.scx.describe(thread, class, hint);
     }
     fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool {
         self.scx.offer(thread, tseq, takers)

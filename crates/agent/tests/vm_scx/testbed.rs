@@ -75,6 +75,10 @@ impl Testbed {
 }
 
 impl Testbed {
+    pub fn of(scx: Scx, name: &str, alone: MutexGuard<'static, ()>) -> Testbed {
+        Testbed { scx, _undo: Undo(name.to_owned()), _alone: alone }
+    }
+
     /// Puts a worker in and reads its message.
     pub fn join(&self, worker: &Worker) -> TaskId {
         self.scx.join(worker.tid).unwrap();

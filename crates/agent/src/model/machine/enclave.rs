@@ -46,6 +46,15 @@ impl ModelEnclave {
         self.places.get(cpu.index()).copied().unwrap_or(NO_CPU)
     }
 
+    /// Sets what chooses among the offered threads: the index of one, or something else for the first.
+    pub fn set_pick_next(&self, pick_next: fn(&[TaskId]) -> usize) {
+        self.machine.with(|kernel| kernel.enclave_mut(self.id).pick_next = Some(pick_next));
+    }
+
+    fn has_pick_next(&self) -> bool {
+        self.machine.lock().enclave(self.id).pick_next.is_some()
+    }
+
     /// Whether any of its queues has a message.
     pub(in super::super) fn has_messages(&self) -> bool {
         let kernel = self.machine.lock();
@@ -68,6 +77,7 @@ impl Backend for ModelEnclave {
             groups: true,
             below_ordinary: true,
             offers: true,
+            picks: self.has_pick_next(),
         }
     }
 

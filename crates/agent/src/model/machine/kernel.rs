@@ -62,7 +62,11 @@ pub(super) struct Enclave {
     pub deadline: Ns,
     /// Threads that CPUs may take, in the order in which they were offered.
     pub offered: Vec<Offered>,
+    pub pick_next: Option<PickNext>,
 }
+
+/// Returns the index of one of the threads that a CPU may take, or something else for the first.
+pub type PickNext = fn(&[TaskId]) -> usize;
 
 /// A thread that CPUs may take without the agent.
 #[derive(Clone, Copy, Debug)]

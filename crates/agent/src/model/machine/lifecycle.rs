@@ -16,7 +16,8 @@ impl Kernel {
         let deadline = self.now + spec.grace;
         self.due = self.due.min(deadline);
         let word = EnclaveWord { phase: Phase::Waiting, ..EnclaveWord::default() };
-        self.enclaves.push(Enclave { word, spec, queue, deadline, offered: Vec::new() });
+        let offered = Vec::new();
+        self.enclaves.push(Enclave { word, spec, queue, deadline, offered, pick_next: None });
         Ok(id)
     }
 

@@ -52,26 +52,38 @@ impl Kernel {
         is_offered
     }
 
-    /// Takes the thread for `cpu` that was offered first: to it alone, or to its node.
+    /// Takes a thread for `cpu`: the one that the enclave's `pick_next` chooses, or that was offered first; to it
+    /// alone, or to its node.
     pub fn take_offered(&mut self, cpu: usize) -> Option<TaskId> {
         let id = self.cpus[cpu].enclave;
         if id == 0 {
             return None;
         }
+        let taken = self.choose_offered(id, cpu)?;
+        self.withdraw(id, taken).then_some(taken)
+    }
+
+    fn choose_offered(&self, id: u32, cpu: usize) -> Option<TaskId> {
+        let mut found = self.offered_to(id, cpu, true).chain(self.offered_to(id, cpu, false));
+        let Some(pick_next) = self.enclave(id).pick_next else { return found.next() };
+        let found: Vec<TaskId> = found.collect();
+        let first = *found.first()?;
+        Some(found.get(pick_next(&found)).copied().unwrap_or(first))
+    }
+
+    /// Returns the threads that `cpu` may take: those offered to it alone, or to its node.
+    fn offered_to(&self, id: u32, cpu: usize, is_own: bool) -> impl Iterator<Item = TaskId> + '_ {
         let offered = &self.enclave(id).offered;
-        let finds = |is_own: bool| {
-            offered.iter().position(|offered| {
-                let may_take = match offered.takers {
-                    Takers::Cpu(one) => is_own && one.index() == cpu,
-                    Takers::Node(one) => {
-                        !is_own && self.infos[one.index()].node == self.infos[cpu].node
-                    }
-                };
-                may_take && contains(&self.threads[offered.thread.index()].affinity, cpu)
-            })
+        let node = |cpu: usize| self.infos[cpu].node;
+        let may_take = move |takers: Takers| match takers {
+            Takers::Cpu(one) => is_own && one.index() == cpu,
+            Takers::Node(one) => !is_own && node(one.index()) == node(cpu),
         };
-        let at = finds(true).or_else(|| finds(false))?;
-        Some(self.enclave_mut(id).offered.remove(at).thread)
+        offered
+            .iter()
+            .filter(move |one| may_take(one.takers))
+            .map(|one| one.thread)
+            .filter(move |thread| contains(&self.threads[thread.index()].affinity, cpu))
     }
 
     pub fn is_offered(&self, id: u32, thread: TaskId) -> bool {

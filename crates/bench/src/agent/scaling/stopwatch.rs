@@ -5,7 +5,7 @@ use heddle_agent::model::{
     CpuWord, EnclaveWord, Group, Message, QueueId, QueueWord, Seq, ThreadWord, Transaction,
 };
 use heddle_agent::{Backend, BackendError, Takers, Traits};
-use heddle_core::{CpuId, CpuInfo, CpuSet, Ns, TaskId};
+use heddle_core::{Class, CpuId, CpuInfo, CpuSet, Ns, TaskId};
 use heddle_sys::clock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -111,6 +111,9 @@ impl Backend for Stopwatch {
     }
     fn preempt(&self, cpu: CpuId) -> bool {
         self.timed(|inner| inner.preempt(cpu))
+    }
+    fn describe(&self, thread: TaskId, class: Class, hint: u64) {
+        self.timed(|inner| inner.describe(thread, class, hint));
     }
     fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool {
         self.timed(|inner| inner.offer(thread, tseq, takers))

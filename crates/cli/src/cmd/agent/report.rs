@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use heddle_agent::agent::{ClassReport, Report};
+use heddle_agent::agent::{ClassReport, PickNextReport, Report};
 use heddle_agent::fair::FairReport;
 use heddle_agent::guardian::{Agents, EnclaveEntry, Kind, Record, Stage, cpus, states};
 use heddle_core::Class;
@@ -233,14 +233,30 @@ fn share(report: &Report) -> String {
 }
 
 fn commits(report: &Report) -> String {
-    let Report { committed, failed, taken, outcomes, preemptions, steals, adoptions, lost, .. } =
-        report;
+    let Report {
+        committed,
+        failed,
+        taken,
+        pick_next,
+        outcomes,
+        preemptions,
+        steals,
+        adoptions,
+        lost,
+        ..
+    } = report;
     let reasons = outcomes.iter().filter(|(what, _)| *what != "Committed");
     let reasons: Vec<String> = reasons.map(|(what, n)| format!("{what} {n}")).collect();
     let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
     let mut text = format!("{committed}, failed {failed}{why}");
     if *taken > 0 {
         let _ = write!(text, "; {taken} threads taken by CPUs without waiting");
+    }
+    if let Some(PickNextReport { picked, declined, misjudged }) = pick_next {
+        let _ = write!(
+            text,
+            "; pick_next: {picked} picked, {declined} left to the agent, {misjudged} wrong"
+        );
     }
     let _ = write!(text, "; {preemptions} preemptions, {steals} steals, {adoptions} rescans");
     if *lost > 0 {

@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 
 use clap::ValueEnum;
+use heddle_agent::PickNext;
 use heddle_agent::guardian::cpus::{self, Cpus};
 use heddle_agent::guardian::{
     self, AGENT_PROCESS, Agents, BackendChoice, Enclaves, Ending, Guardian, Kind, Workload,
 };
 use heddle_core::Ns;
+use heddle_steer::policy;
 use serde_json::json;
 
 use super::existing::ExistingProcesses;
@@ -66,6 +68,11 @@ pub struct Enclave {
     /// of a pinned map.
     #[arg(long, value_name = "ID[:MAP]|PATH")]
     class_map: Option<String>,
+    /// Which of the threads that the agent offers a CPU takes: a file with a function in C, or one that Heddle ships
+    /// (longest-waiting, lowest-hint), with parameters after a colon. Needs scx and a policy that publishes which
+    /// threads come next.
+    #[arg(long, value_name = "FILE|NAME")]
+    pick_next: Option<String>,
     /// How long a runnable thread may wait for a CPU before the agent counts as hung. 0s means forever, but
     /// with scx the kernel ends the scheduler, and with it all enclaves, after a thread has waited for 30 s.
     #[arg(long, default_value = "2s", value_parser = time::parse)]
@@ -123,6 +130,12 @@ pub fn run(args: Enclave) -> anyhow::Result<Outcome> {
     }
 }
 
+/// Compiles and checks a `pick_next`. Nothing of the enclave exists yet.
+fn pick_next(given: &str) -> Result<PickNext, Usage> {
+    let code = policy::pick_next(given);
+    code.map(PickNext::new).map_err(|error| Usage(format!("--pick-next {given}: {error}")))
+}
+
 fn options(args: Enclave) -> Result<guardian::Options, Usage> {
     let be = args.be.iter().map(|pattern| format!("be={pattern}"));
     let agent = args.agent_command.unwrap_or_else(|| "/proc/self/exe".into());
@@ -148,6 +161,7 @@ fn options(args: Enclave) -> Result<guardian::Options, Usage> {
         spin: args.spin,
         classes: args.class.into_iter().chain(be).collect(),
         class_map: args.class_map,
+        pick_next: args.pick_next.as_deref().map(pick_next).transpose()?,
         patience: (args.patience != Ns::ZERO).then_some(args.patience),
         grace: args.grace,
         restarts: args.restarts,
