@@ -158,6 +158,12 @@ typedef struct hd_enclave hd_enclave;
  * leaves them as they are under "rt"; hd_enclave_undo repairs that. */
 hd_enclave *hd_enclave_create(const char *name, const char *backend, const uint32_t *cpus, uint32_t count);
 
+/* The same with a `pick_next` (heddle/pick_next.h): a file, or the name of one that Heddle ships, with parameters after
+ * a colon. It decides which of the offered threads (hd_enclave_offer) a CPU takes. EOPNOTSUPP if the backend is not
+ * "scx"; EINVAL if it is not accepted: hd_error() says where and why. */
+hd_enclave *hd_enclave_create_picking(const char *name, const char *backend, const uint32_t *cpus, uint32_t count,
+				      const char *pick_next);
+
 /* Opens an enclave that another process has created, to be its agent. */
 hd_enclave *hd_enclave_open(const char *name);
 
@@ -221,6 +227,10 @@ int hd_enclave_preempt(hd_enclave *enclave, uint32_t cpu);
  * HD_THREAD_TAKEN. `tseq` is the number of the thread's last message. Returns 1, or 0 if that is not its last or it is
  * not parked. EOPNOTSUPP: the backend cannot do this. An offered thread cannot be committed until it is revoked. */
 int hd_enclave_offer(hd_enclave *enclave, uint32_t slot, uint64_t tseq, uint32_t cpu, uint32_t flags);
+
+/* Says of a thread, before it is offered, what a `pick_next` sees: its class (0: latency-critical, 1: best-effort, to
+ * 255) and any number. */
+int hd_enclave_describe(hd_enclave *enclave, uint32_t slot, uint32_t class_number, uint64_t hint);
 
 /* Parks an offered thread again. Returns 1, or 0 if a CPU has taken it or it is not offered any more. */
 int hd_enclave_revoke(hd_enclave *enclave, uint32_t slot);

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use heddle_agent::Takers;
 use heddle_agent::model::{Group, Outcome, Seq, Transaction};
-use heddle_core::{CpuId, TaskId};
+use heddle_core::{Class, CpuId, TaskId};
 use heddle_steer::request::{Error, ErrorKind};
 
 use super::words::RawTransaction;
@@ -137,6 +137,29 @@ pub unsafe extern "C" fn hd_enclave_offer(
     // SAFETY: as the caller promises.
     let offered = unsafe { opened(enclave) }.and_then(|one| offer(one, slot, tseq, cpu, flags));
     number_of(offered.map(c_int::from))
+}
+
+fn describe(enclave: &HdEnclave, slot: u32, class: u32, hint: u64) -> Result<c_int, Error> {
+    let class = u8::try_from(class).map_err(|_| invalid("a class is a number up to 255"))?;
+    enclave.backend.describe(TaskId(slot), Class(class), hint);
+    Ok(0)
+}
+
+/// See the header.
+///
+/// # Safety
+/// `enclave` is open.
+// SAFETY: the header declares it, and no other library has a name that begins with hd_.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hd_enclave_describe(
+    enclave: *mut HdEnclave,
+    slot: u32,
+    class: u32,
+    hint: u64,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let enclave = unsafe { opened(enclave) };
+    number_of(enclave.and_then(|enclave| describe(enclave, slot, class, hint)))
 }
 
 /// See the header.

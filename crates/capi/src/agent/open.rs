@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 
 use heddle_agent::guardian::{Backends as _, KernelBackends, Kind};
-use heddle_agent::{Backend, EnclaveSpec};
+use heddle_agent::{Backend, EnclaveSpec, PickNext};
+use heddle_steer::policy;
 use heddle_steer::request::{Error, ErrorKind};
 
 use super::{HdEnclave, failed, opened, refused};
@@ -48,14 +49,30 @@ fn check(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn create(name: &str, backend: &str, cpus: &[u32]) -> Result<HdEnclave, Error> {
+fn create(
+    name: &str,
+    backend: &str,
+    cpus: &[u32],
+    pick_next: Option<&str>,
+) -> Result<HdEnclave, Error> {
     check(name)?;
     let kind = kind(backend)?;
+    if pick_next.is_some() && kind != Kind::Scx {
+        return Err(unsupported(format!(
+            "over {kind} no CPU takes threads: there is no pick_next"
+        )));
+    }
+    let pick_next = pick_next.map(compile_pick_next).transpose()?;
     // An agent in C may be slow: debugging one would otherwise lose the enclave.
-    let spec = EnclaveSpec { patience: None, ..EnclaveSpec::new(name, cpus) };
+    let spec = EnclaveSpec { patience: None, pick_next, ..EnclaveSpec::new(name, cpus) };
     let keeper = KernelBackends.create(kind, &spec).map_err(|error| failed(&error))?;
     let backend = open(kind, name).map_err(|why| Error::new(ErrorKind::System, why))?;
     Ok(HdEnclave { backend, keeper: Some(Mutex::new(keeper)), machine: None })
+}
+
+fn compile_pick_next(given: &str) -> Result<PickNext, Error> {
+    let code = policy::pick_next(given).map_err(|error| invalid(&format!("{given}: {error}")))?;
+    Ok(PickNext::new(code))
 }
 
 fn find(name: &str) -> Result<HdEnclave, Error> {
@@ -97,7 +114,30 @@ pub unsafe extern "C" fn hd_enclave_create(
     // SAFETY: as the caller promises.
     let made = || unsafe {
         let (name, backend) = (text(name, "the name")?, text(backend, "the backend")?);
-        create(name, backend, values(cpus, count as usize, "the array of CPUs")?)
+        create(name, backend, values(cpus, count as usize, "the array of CPUs")?, None)
+    };
+    given(made())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `name`, `backend` and `pick_next` are strings, `cpus` has `count` numbers.
+// SAFETY: the header declares it, and no other library has a name that begins with hd_.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hd_enclave_create_picking(
+    name: *const c_char,
+    backend: *const c_char,
+    cpus: *const u32,
+    count: u32,
+    pick_next: *const c_char,
+) -> *mut HdEnclave {
+    // SAFETY: as the caller promises.
+    let made = || unsafe {
+        let (name, backend) = (text(name, "the name")?, text(backend, "the backend")?);
+        let pick_next = text(pick_next, "the pick_next")?;
+        let cpus = values(cpus, count as usize, "the array of CPUs")?;
+        create(name, backend, cpus, Some(pick_next))
     };
     given(made())
 }

@@ -83,6 +83,8 @@ static int offers(void)
 	CHECK(hd_enclave_next(enclave, HD_DEFAULT_QUEUE, &second) == 1);
 	one = txn(&first, 0);
 	CHECK(hd_enclave_commit(enclave, &one, 1, 0) == 1);
+	CHECK(hd_enclave_describe(enclave, second.slot, 1, 7) == 0);
+	CHECK(hd_enclave_describe(enclave, second.slot, 256, 7) == -EINVAL && says("up to 255"));
 	CHECK(hd_enclave_offer(enclave, second.slot, second.tseq - 1, 0, 0) == 0);
 	CHECK(hd_enclave_offer(enclave, second.slot, second.tseq, 0, 2) == -EINVAL && says("flags"));
 	CHECK(hd_enclave_offer(enclave, second.slot, second.tseq, 7, 0) == -ENOENT && says("no CPU 7"));
@@ -144,6 +146,8 @@ static int refuses(hd_enclave *enclave)
 	CHECK(!hd_enclave_model(0) && says("from 1 to"));
 	CHECK(!hd_enclave_create("a/b", "auto", &one, 1) && says("`a/b` names no enclave"));
 	CHECK(!hd_enclave_create("mine", "fast", &one, 1) && says("no backend `fast`"));
+	CHECK(!hd_enclave_create_picking("mine", "fast", &one, 1, "lowest-hint") && says("no backend `fast`"));
+	CHECK(!hd_enclave_create_picking("mine", "auto", &one, 1, NULL) && says("NULL"));
 	CHECK(!hd_enclave_open("no-such-enclave") && says("no enclave `no-such-enclave`"));
 	hd_enclave_close(NULL);
 	return 0;
