@@ -18,8 +18,6 @@ mod members;
 mod messages;
 #[path = "vm_scx/patience.rs"]
 mod patience;
-#[path = "vm_scx/picks.rs"]
-mod picks;
 #[path = "vm_scx/slow_program.rs"]
 mod slow_program;
 #[path = "vm_scx/storms.rs"]

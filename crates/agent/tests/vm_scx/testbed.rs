@@ -68,9 +68,9 @@ impl Testbed {
         let grace = Ns(60_000_000_000);
         let spec = EnclaveSpec { patience, grace, ..EnclaveSpec::new(name, cpus) };
         let scx = Scx::create(&spec).unwrap_or_else(|error| panic!("{error:?}"));
-        let _undo = Undo(name.to_owned());
-        scx.attach().unwrap();
-        Some(Testbed { scx, _undo, _alone: alone })
+        let testbed = Testbed::of(scx, name, alone);
+        testbed.scx.attach().unwrap();
+        Some(testbed)
     }
 }
 

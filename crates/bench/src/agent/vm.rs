@@ -104,8 +104,10 @@ impl Observed {
     }
 }
 
+/// What the threads and the bench share.
+type Shared<T> = Arc<Mutex<T>>;
 /// The number of the virtual CPU of each thread.
-type Numbers = Arc<Mutex<HashMap<u32, usize>>>;
+type Numbers = Shared<HashMap<u32, usize>>;
 
 fn simulate<P: Policy>(options: &VmOptions, setup: &Setup, count: usize) -> io::Result<Observed> {
     let infos = options.cpus();
@@ -141,7 +143,7 @@ fn simulate<P: Policy>(options: &VmOptions, setup: &Setup, count: usize) -> io::
 fn script(
     (vcpu, vms): (usize, usize),
     machine: &Machine,
-    (task, numbers, observed): (&Arc<Mutex<Option<TaskId>>>, &Numbers, &Arc<Mutex<Observed>>),
+    (task, numbers, observed): (&Shared<Option<TaskId>>, &Numbers, &Shared<Observed>),
 ) -> impl FnMut(&Rng) -> Step + Send + use<> {
     let (machine, task) = (machine.clone(), Arc::clone(task));
     let (numbers, observed) = (Arc::clone(numbers), Arc::clone(observed));

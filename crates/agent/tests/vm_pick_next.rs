@@ -1,12 +1,17 @@
-//! A `pick_next` decides which of the offered threads a CPU takes.
+//! A `pick_next` decides which of the offered threads a CPU takes: in the virtual machine (`make test-vm`). Elsewhere
+//! the tests skip with a note.
 
-use crate::testbed::{Testbed, Worker, alone, next, until, works};
+#[allow(dead_code, reason = "shared with the tests of the backend")]
+#[path = "vm_scx/testbed.rs"]
+mod testbed;
+
 use heddle_agent::model::{Kind, State};
 use heddle_agent::scx::{Scx, ScxError};
 use heddle_agent::{Backend, EnclaveSpec, PickNext, Takers};
 use heddle_bpf::Fentry;
 use heddle_core::{Class, CpuId, Ns, TaskId};
 use std::path::Path;
+use testbed::{Testbed, Worker, alone, next, until, works};
 
 fn spec(pick_next: Fentry) -> EnclaveSpec {
     let (patience, grace) = (None, Ns(60_000_000_000));
