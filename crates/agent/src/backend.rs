@@ -167,7 +167,7 @@ pub trait Backend: Send + Sync {
     /// is not parked, or the backend cannot do this ([`Traits::offers`]).
     fn offer(&self, thread: TaskId, tseq: Seq, takers: Takers) -> bool;
     /// Says of `thread`, before it is offered, what a `pick_next` may know: its class, and a number of the agent's. By
-    /// default nobody is told.
+    /// default it is not kept.
     fn describe(&self, thread: TaskId, class: Class, hint: u64) {
         let _ = (thread, class, hint);
     }
