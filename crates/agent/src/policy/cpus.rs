@@ -110,6 +110,17 @@ impl<P: Policy> Scheduler<'_, P> {
         self.reschedule(cpu);
     }
 
+    /// This round is the search again of the CPUs for which it is time. One that is not free, or for which nothing waits
+    /// any more, is not searched for, and must not make every round the next one's beginning.
+    pub(super) fn forget_due_retries(&mut self, scope: Option<CpuId>) {
+        let (due, now) = (self.deadlines.due(self.view.now), self.view.now);
+        for cpu in self.in_scope(scope, &due).iter() {
+            if self.cpus[cpu.index()].retry <= now {
+                self.retry_at(cpu, Ns::MAX);
+            }
+        }
+    }
+
     /// A time of `cpu` has changed.
     pub(super) fn reschedule(&mut self, cpu: CpuId) {
         self.deadlines.set(cpu, self.cpus[cpu.index()].deadline());

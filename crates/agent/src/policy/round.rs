@@ -55,6 +55,7 @@ impl<P: Policy> Scheduler<'_, P> {
     }
 
     fn decide(&mut self, scope: Option<CpuId>) {
+        self.forget_due_retries(scope);
         self.heal(scope);
         self.fill(scope);
         self.make_way_for_woken(scope);

@@ -4,8 +4,8 @@ use super::{Reader, Scheduler, Settings};
 use crate::Backend;
 use crate::model::machine::{Machine, ModelEnclave, Spec};
 use crate::model::{EnclaveWord, QueueWord, Seq, State};
-use heddle_core::{CpuId, Ns, Policy};
-use heddle_policies::{Fifo, Shinjuku, WorkStealing};
+use heddle_core::{CpuId, CpuSet, Ns, Policy};
+use heddle_policies::{Fifo, Hybrid, Shinjuku, WorkStealing};
 
 fn settings() -> Settings {
     Settings { threads: 64, ..Settings::default() }
@@ -73,6 +73,23 @@ fn a_queue_for_each_cpu_is_balanced() {
     agent.round();
     assert!(running(&machine, 2).iter().all(Option::is_some));
     assert_eq!(threads.iter().filter(|&&t| machine.thread(t).state == State::OnCpu).count(), 2);
+}
+
+/// An agent whose next round is always due never sleeps.
+#[test]
+fn a_search_that_has_become_needless_does_not_stay_due() {
+    let (machine, enclave) = machine_of(2);
+    let mut agent = scheduler::<Hybrid>("hybrid:retry=100us", &enclave);
+    let threads: Vec<_> = (0..2).map(|_| machine.spawn(1, true)).collect();
+    for &thread in &threads {
+        machine.set_affinity(thread, CpuSet::first(1));
+    }
+    assert_eq!(agent.round().next, Some(Ns::from_us(100)), "CPU 1 looks for the one that waits");
+    let first = machine.running(CpuId(0)).unwrap();
+    machine.block(first);
+    machine.set_time(Ns::from_us(200));
+    agent.round();
+    assert_eq!(agent.round().next, None, "none waits");
 }
 
 /// Without a pick_next one thread is offered, as one CPU runs a thread.
