@@ -143,7 +143,7 @@ fn wrong_answers_are_counted_and_the_first_thread_is_taken() {
 #[test]
 fn it_may_scribble_over_all_that_it_sees() {
     // All threads seem to be number -1, their count 16; and the first but one is chosen.
-    let mut scribble: Vec<u64> = (0..98).map(|at| 0xffff_ffff_0000_007a | at * 8 << 16).collect();
+    let mut scribble: Vec<u64> = (0..98).map(|at| 0xffff_ffff_0000_007a | (at * 8) << 16).collect();
     scribble.push(0x0000_0010_000c_0062);
     scribble.push(0x0000_0001_0310_0062);
     let Some(testbed) = testbed(|| assembled(&scribble)) else { return };

@@ -199,7 +199,7 @@ fn table(rows: &[Row], case: &str) -> Option<Table> {
     let rates: Vec<f64> = points(rows, Way::Application, case).filter_map(|row| row.load).collect();
     let mut columns = vec!["brought there by".to_owned(), "full speed".to_owned()];
     columns.extend(rates.iter().map(|&rate| format!("p99.9 at {}", human(rate, "1/s"))));
-    let mut table = Table::new(&format!("Keys to their cores, {case} GETs and PUTs"), columns);
+    let mut table = Table::new(format!("Keys to their cores, {case} GETs and PUTs"), columns);
     for way in Way::ALL {
         let Some(full) = full_speed(rows, way, case) else { continue };
         let mut cells = vec![Cell::text(way.name()), Cell::number(human(full, "1/s"))];

@@ -15,8 +15,8 @@ Example:
   heddle agent resize lc 2-9
   heddle agent resize lc 2-5,8 --json
 
-The agent is replaced, as by an upgrade; threads on CPUs that the enclave keeps stay there, and those
-on others move. If the CPUs cannot be had, nothing changes. Works with --backend rt.")]
+The agent is replaced, as by an upgrade. Threads on CPUs that the enclave keeps stay there, the
+others move. If the CPUs cannot be had, nothing changes. Works with --backend rt.")]
 pub struct Args {
     /// The enclave.
     name: String,
