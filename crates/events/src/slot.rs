@@ -33,7 +33,7 @@ pub(crate) mod flag {
     pub const PUMP: u32 = 32;
     /// A file that the system does not watch: always ready.
     pub const ALWAYS: u32 = 64;
-    /// Reported when nothing came for a time ([`Slot::active`]).
+    /// Reported when nothing came for a time (`active`).
     pub const IDLE_LIMIT: u32 = 256;
     /// Best-effort work (`Class::BE`), also for policies that are chosen later.
     pub const BEST_EFFORT: u32 = 128;

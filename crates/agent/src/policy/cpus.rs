@@ -110,8 +110,8 @@ impl<P: Policy> Scheduler<'_, P> {
         self.reschedule(cpu);
     }
 
-    /// This round is the search again of the CPUs for which it is time. One that is not free, or for which nothing waits
-    /// any more, is not searched for, and must not make every round the next one's beginning.
+    /// In this round all free CPUs look for work, also those for which it is time to look again. One that is not free,
+    /// or for which nothing waits any more, does not look, and must not make the next round due at once.
     pub(super) fn forget_due_retries(&mut self, scope: Option<CpuId>) {
         let (due, now) = (self.deadlines.due(self.view.now), self.view.now);
         for cpu in self.in_scope(scope, &due).iter() {

@@ -1,7 +1,7 @@
 //! Three types of queries on a machine of several sockets and caches (ghOSt, section 4.4 and Figure 8).
 //!
 //! The policies are the real ones and so is the agent; CPUs, caches, threads and time are simulated, because the effect
-//! needs a machine with many caches. What a cold cache and remote memory cost is assumed ([`queries`]). The kernel's
+//! needs a machine with many caches. What a cold cache and remote memory cost is assumed (`queries`). The kernel's
 //! default scheduler is not simulated: `cfs` is Heddle's policy of that name, under the same agent.
 
 mod queries;
