@@ -52,7 +52,7 @@ impl MicaOptions {
     /// The number of times that progress is made.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        u64::from(self.rounds) * (Way::ALL.len() * Requests::ALL.len()) as u64
+        1 + u64::from(self.rounds) * (Way::ALL.len() * Requests::ALL.len()) as u64
     }
 }
 
@@ -80,6 +80,7 @@ pub fn run(
     let Some(full) = Measured::start(options, Way::Application)?.full_speed(options, stop)? else {
         return Ok(Vec::new());
     };
+    progress.tick();
     let rates: Vec<f64> =
         options.loads.iter().map(|load| (load * full / 1000.0).round().max(1.0) * 1000.0).collect();
     for round in 1..=options.rounds {

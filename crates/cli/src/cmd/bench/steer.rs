@@ -71,10 +71,11 @@ fn options(args: &Args) -> anyhow::Result<SteerOptions> {
         options.mixes.loads = args.loads.iter().map(|percent| percent / 100.0).collect();
     }
     if let Some(rounds) = args.extent.rounds {
-        (options.mixes.rounds, options.outside.rounds) = (rounds, rounds);
+        (options.mixes.rounds, options.outside.rounds, options.mica.rounds) =
+            (rounds, rounds, rounds);
     }
     if let Some(duration) = args.extent.duration() {
-        options.mixes.duration = duration;
+        (options.mixes.duration, options.mica.duration) = (duration, duration);
     }
     options.mixes.dilation = Dilation(args.dilation);
     options.outside.dilation = Dilation(args.dilation);
