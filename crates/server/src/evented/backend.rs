@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, OnceLock};
 
 use heddle::events::{EventError, EventId, EventOptions, EventQueue, Interest, Stats, WorkerStats};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -39,13 +39,16 @@ pub(super) trait Backend: Send + Sync + 'static {
 /// One queue for all threads, and a policy.
 pub(crate) struct Shared {
     queue: EventQueue,
+    /// No thread serves before all have their workers: clients could have taken the descriptors for them.
+    all_have_workers: Barrier,
     /// The threads' counts at the stop; afterwards the threads are gone.
     last: OnceLock<Stats>,
 }
 
 impl Shared {
-    pub(super) fn new(queue: EventQueue) -> Shared {
-        Shared { queue, last: OnceLock::new() }
+    /// Serves `queue` by so many threads.
+    pub(super) fn new(queue: EventQueue, threads: usize) -> Shared {
+        Shared { queue, all_have_workers: Barrier::new(threads), last: OnceLock::new() }
     }
 }
 
@@ -72,7 +75,9 @@ impl Backend for Shared {
     }
 
     fn work(&self, _: usize, handle: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
-        let mut worker = match self.queue.worker() {
+        let worker = self.queue.worker();
+        self.all_have_workers.wait();
+        let mut worker = match worker {
             Err(EventError::Closed) => return Ok(()),
             other => other.map_err(io::Error::other)?,
         };

@@ -50,7 +50,7 @@ impl Waiting {
                 if let Some(policy) = policy {
                     builder = builder.policy(policy);
                 }
-                Ok(Some(Waiting::Shared(Arc::new(Shared::new(builder.build()?)), threads)))
+                Ok(Some(Waiting::Shared(Arc::new(Shared::new(builder.build()?, threads)), threads)))
             }
             System::Epoll { threads } => {
                 let threads = count(threads);
