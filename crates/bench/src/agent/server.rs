@@ -56,19 +56,10 @@ impl ServerOptions {
     pub fn new(kind: Option<Kind>, load_cpu: u32, server_cpu: u32, quick: bool) -> ServerOptions {
         // Without a class for best-effort work, such as plain shinjuku, antagonists are the server's equals.
         let policies = ["shinjuku-shenango:quantum=500us,long=4ms,check=500us"].map(String::from);
-        let mut systems = vec![
-            System::Default,
-            System::Nice,
-            System::Idle,
-            System::Fifo,
-            System::Cgroup,
-            System::fair(),
-        ];
-        systems.extend(System::agents(kind, &policies));
         // Each agent operation over rt costs some ten microseconds: a SCAN must be long compared with that.
         let mix = "get=98,scan=2".parse().expect("a mix");
         ServerOptions {
-            systems,
+            systems: System::beside_antagonists(kind, &policies),
             load_cpu,
             server_cpu,
             antagonists: 2,

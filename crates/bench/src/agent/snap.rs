@@ -73,17 +73,8 @@ impl SnapOptions {
     #[must_use]
     pub fn new(kind: Option<Kind>, load_cpu: u32, worker_cpu: u32, quick: bool) -> SnapOptions {
         let policies = ["priority:quantum=5ms,check=1ms"].map(String::from);
-        let mut systems = vec![
-            System::Default,
-            System::Nice,
-            System::Idle,
-            System::Fifo,
-            System::Cgroup,
-            System::fair(),
-        ];
-        systems.extend(System::agents(kind, &policies));
         SnapOptions {
-            systems,
+            systems: System::beside_antagonists(kind, &policies),
             load_cpu,
             worker_cpu,
             antagonists: 3,

@@ -61,6 +61,21 @@ impl System {
         policies.iter().enumerate().filter_map(agent).collect::<Vec<_>>().into_iter()
     }
 
+    /// What a service beside antagonists is measured under: the default scheduler, the settings by hand, the kernel's
+    /// fair scheduler, and an agent for each policy.
+    pub(super) fn beside_antagonists(backend: Option<Kind>, policies: &[String]) -> Vec<System> {
+        let mut systems = vec![
+            System::Default,
+            System::Nice,
+            System::Idle,
+            System::Fifo,
+            System::Cgroup,
+            System::fair(),
+        ];
+        systems.extend(System::agents(backend, policies));
+        systems
+    }
+
     /// The policy, if any.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
