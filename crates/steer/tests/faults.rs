@@ -13,7 +13,7 @@ use heddle_test_support::until;
 /// Returns whether the kernel chooses: one flow goes to one socket.
 fn kernel_chooses(sockets: &[std::net::UdpSocket]) -> bool {
     ask(sockets, 20);
-    received(sockets).contains(&20)
+    received(sockets, 20).contains(&20)
 }
 
 /// Waits until it does: it empties a policy's slot a grace period after the last pin went.
@@ -111,7 +111,7 @@ fn a_policy_the_kernel_refuses_leaves_the_old_one_and_its_maps() {
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     assert_eq!(pins(), before);
     ask(&sockets, 20);
-    assert_eq!(received(&sockets), [10, 10]);
+    assert_eq!(received(&sockets, 20), [10, 10]);
     assert_eq!(bench.list()[0].policy, "round-robin");
 }
 
@@ -152,7 +152,7 @@ fn executors_come_and_go_and_the_index_is_bounded() {
     assert_eq!(add(None, &new).expect("added").0, Answer::Executor(0));
     sockets.insert(0, new);
     ask(&sockets, 20);
-    assert_eq!(received(&sockets), [10, 10]);
+    assert_eq!(received(&sockets, 20), [10, 10]);
     assert_eq!(bench.list()[0].executors[0], "new");
 }
 

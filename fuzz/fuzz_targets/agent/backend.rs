@@ -97,6 +97,7 @@ impl Backend for Hostile {
             groups: true,
             below_ordinary: true,
             offers: true,
+            picks: true,
         }
     }
     fn cpus(&self) -> &[CpuInfo] {

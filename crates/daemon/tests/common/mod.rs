@@ -266,6 +266,11 @@ pub fn traffic(sockets: &[UdpSocket], n: usize) -> Vec<usize> {
         client.send_to(b"x", to).expect("sent");
         received(sockets, &mut counts);
     }
+    // On a busy machine the kernel delivers some after `send` has returned.
+    until("all datagrams", || {
+        received(sockets, &mut counts);
+        counts.iter().sum::<usize>() == n
+    });
     counts
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use heddle_steer::engine::{Caller, Engine, Served, State, read_here};
 use heddle_steer::hook::Hook;
 use heddle_steer::request::{Answer, Attachment, Error, Policy, Request, Role, Stats};
+use heddle_test_support::until;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt::set_socket_reuseport};
 
 pub struct Bench {
@@ -97,6 +98,13 @@ impl Drop for Bench {
     }
 }
 
+/// Waits until `n` executors of an attachment have open sockets.
+#[track_caller]
+pub fn until_present(bench: &Bench, id: u32, n: usize) {
+    let present = || bench.stats(id).executors.iter().filter(|executor| executor.present).count();
+    until("the sockets are closed", || present() == n);
+}
+
 /// Sockets that share an address; for port 0, a free one.
 pub fn group(n: usize, at: &str) -> Vec<UdpSocket> {
     let mut at: SocketAddr = at.parse().expect("an address");
@@ -123,8 +131,16 @@ pub fn ask(sockets: &[UdpSocket], n: usize) {
     }
 }
 
-/// Returns how many datagrams each socket got since the last call.
-pub fn received(sockets: &[UdpSocket]) -> Vec<usize> {
+/// Waits until the sockets have got `n` datagrams since the last call, and returns how many each got.
+///
+/// On a busy machine the kernel delivers some after `send` has returned.
+#[track_caller]
+pub fn received(sockets: &[UdpSocket], n: usize) -> Vec<usize> {
     let drain = |socket: &UdpSocket| std::iter::from_fn(|| socket.recv(&mut [0; 64]).ok()).count();
-    sockets.iter().map(drain).collect()
+    let mut counts = vec![0; sockets.len()];
+    until("all datagrams", || {
+        counts.iter_mut().zip(sockets).for_each(|(count, socket)| *count += drain(socket));
+        counts.iter().sum::<usize>() >= n
+    });
+    counts
 }
