@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /* The kernel's functions for schedulers, under one name for Linux 6.12 to 7.2. Which of them exist is decided when
- * the object is loaded; calls of the others are dead code then. Only 7.2 was tried: the rest is compiled, but never
- * ran. */
+ * the object is loaded; calls of the others are dead code then. Tried on 6.16 and 7.2; what only
+ * other kernels have is compiled, but never ran. */
 #ifndef HEDDLE_SCHED_COMPAT_H
 #define HEDDLE_SCHED_COMPAT_H
 

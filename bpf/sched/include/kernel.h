@@ -66,6 +66,7 @@ struct scx_exit_info {
 #define SCX_OPS_ENQ_MIGRATION_DISABLED 16ULL
 #define SCX_ENQ_WAKEUP 1ULL
 #define SCX_ENQ_PREEMPT (1ULL << 32)
+#define SCX_ENQ_LAST (1ULL << 41)
 #define SCX_DEQ_SLEEP 1ULL
 #define SCX_KICK_IDLE 1ULL
 #define SCX_KICK_PREEMPT 2ULL

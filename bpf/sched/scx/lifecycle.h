@@ -60,6 +60,9 @@ static __always_inline void hd_plain(struct task_struct *p, __u64 flags)
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	else if (flags & SCX_ENQ_LAST)
+		/* Its CPU has looked for threads, and goes idle now; it is not idle yet. */
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), 0);
 }
 
 struct hd_seek {

@@ -32,15 +32,16 @@ fn a_cpu_goes_offline_under_its_thread_and_comes_back() {
     let worker = Worker::spinning();
     let task = testbed.join(&worker);
     testbed.run(task, 1, &worker);
-    let offline = Offline::new(2);
+    // In a thread of its own: Linux 6.16 waits until an agent has given the thread another CPU.
+    let offline = std::thread::spawn(|| Offline::new(2));
     assert_eq!(expect(&testbed.scx, Kind::ThreadPreempted).thread, task);
-    assert!(!testbed.scx.cpu(CpuId(1)).online);
+    until("the CPU goes offline", || !testbed.scx.cpu(CpuId(1)).online);
     until("it is parked", || testbed.state(task) == State::Parked);
     while testbed.scx.next(testbed.scx.default_queue()).is_some() {}
     assert_eq!(testbed.try_one(testbed.txn(task, 1)), Outcome::CpuOffline);
     testbed.run(task, 0, &worker);
 
-    drop(offline);
+    drop(offline.join().unwrap());
     assert!(testbed.scx.cpu(CpuId(1)).online && testbed.scx.is_loaded());
     testbed.park(task, 0);
     testbed.run(task, 1, &worker);
