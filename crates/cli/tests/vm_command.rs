@@ -8,17 +8,26 @@ mod program;
 #[allow(dead_code, reason = "rooms are for tests on this machine")]
 #[path = "steer/room.rs"]
 mod room;
+#[path = "agent/tenants.rs"]
+mod tenants;
 
 use std::time::Instant;
 
 use bench::{Bench, Running, all_progress, are_ordinary, kill, threads, until};
 use rustix::process::Signal;
 use serde_json::Value;
+use tenants::Met;
 
 /// Not a test: the program that the tests schedule.
 #[test]
 fn program() {
     program::main();
+}
+
+/// Not a test either: two tenants.
+#[test]
+fn tenants_program() {
+    tenants::main();
 }
 
 /// The number of SCHED_EXT.
@@ -171,4 +180,86 @@ fn a_killed_guardian_leaves_nothing() {
     bench.is_clean();
     bench.end();
     until("the program ends", || threads(pid).is_empty());
+}
+
+/// Two tenants on the two hyperthreads of a core, and their agent.
+struct Tenants {
+    program: Running,
+    agent: Running,
+    met: std::path::PathBuf,
+}
+
+impl Tenants {
+    fn under(bench: &Bench, policy: &str) -> Tenants {
+        let met = bench.file("met");
+        let mut program = bench.other(&bench.program()[0], &["--exact", "tenants_program"]);
+        program.env("AGENT_TEST_END", bench.file("end")).env("AGENT_TEST_MET", &met);
+        let program = Running::start_quietly(&mut program);
+        // They have their names by then.
+        until("the tenants run", || met.exists());
+        let pid = program.pid().to_string();
+        let classes = ["--class", "1=tenant1", "--class", "2=tenant2", "--pid", &pid];
+        let options = ["run", "--policy", policy, "--backend", "scx", "--cpus", "2-3"];
+        let patience = ["--name", "tenants", "--patience", "20s", "--grace", "20s"];
+        let agent = bench.start(&[&options[..], &patience, &classes].concat(), &[]);
+        bench
+            .enclave_when("it works", |enclave| enclave["report"]["committed"].as_u64() > Some(20));
+        let tenants = Tenants { program, agent, met };
+        // What the program has written by then can be from before.
+        tenants.meet("it is written anew", |met| met.written >= 2);
+        tenants
+    }
+
+    /// Waits for something to be met from now on.
+    #[track_caller]
+    fn meet(&self, what: &str, enough: impl Fn(Met) -> bool) -> Met {
+        let before = Met::read(&self.met);
+        let mut met = Met::default();
+        until(what, || {
+            let now = Met::read(&self.met);
+            met.written = now.written - before.written;
+            met.own = [0, 1].map(|tenant| now.own[tenant] - before.own[tenant]);
+            met.foreign = now.foreign - before.foreign;
+            enough(met)
+        });
+        met
+    }
+
+    fn end(mut self, bench: &Bench) {
+        let stopped = bench.run(&["stop", "tenants"], &[]);
+        assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
+        assert_eq!(self.agent.exit_code(), 0, "{}", self.agent.stderr());
+        bench.end();
+        assert_eq!(self.program.exit_code(), 9);
+        bench.is_clean();
+    }
+}
+
+/// ghOSt, section 4.5: core scheduling on a real kernel.
+#[test]
+fn under_core_edf_tenants_never_run_on_hyperthreads_of_one_core() {
+    let Some(bench) = Bench::in_guest() else { return };
+    let siblings = "/sys/devices/system/cpu/cpu2/topology/thread_siblings_list";
+    let siblings = std::fs::read_to_string(siblings).expect("sysfs");
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    if siblings.trim() == "2" && kernel.starts_with("6.") {
+        eprintln!("skipped: Linux {kernel} does not see hyperthreads of QEMU's processor");
+        return;
+    }
+    assert_eq!(siblings.trim(), "2-3");
+    let tenants = Tenants::under(&bench, "core-edf:period=400ms,budget=50ms,slice=50ms");
+    let both = |least| move |met: Met| met.own.iter().all(|&count| count >= least);
+    tenants.meet("all threads are scheduled", both(5));
+    let met = tenants.meet("both tenants use both hyperthreads", both(50));
+    assert_eq!(met.foreign, 0, "{met:?}");
+    tenants.end(&bench);
+}
+
+/// The test above can fail.
+#[test]
+fn under_another_policy_tenants_meet() {
+    let Some(bench) = Bench::in_guest() else { return };
+    let tenants = Tenants::under(&bench, "shinjuku:quantum=20ms");
+    tenants.meet("they meet", |met| met.foreign >= 5);
+    tenants.end(&bench);
 }
