@@ -98,15 +98,20 @@ var edits = []edit{
 		"\t// We have nothing to do.\n",
 		"\tif gp := heddleTake(); gp != nil {\n\t\treturn gp, false, false\n\t}\n\n\t// We have nothing to do.\n"},
 
-	// Locks held, counted per goroutine. The compiler inlines Lock, Unlock, RLock and RUnlock up
-	// to a budget that the stock ones nearly exhaust. Therefore the count goes up before the lock
-	// is taken, Unlock's common case is one compare-and-swap that needs no variable, and RUnlock's
-	// slow path reloads what it compares: a writer that it may have to wake cannot finish before
-	// it.
+	// Locks held, counted per goroutine. Both changes of the count lie between taking the lock and
+	// giving it up: a locked instruction waits for the stores before it, and there it waits for
+	// the program's own anyway. The compiler inlines Lock, Unlock, RLock and RUnlock up to a
+	// budget that the stock ones nearly exhaust. Therefore Unlock's common case is one
+	// compare-and-swap that needs no variable, RLock counts before it takes the lock, and
+	// RUnlock's slow path reloads what it compares: a writer that it may have to wake cannot
+	// finish before it.
 	{"internal/sync/mutex.go", "import", "import (\n", "import (\n\t\"runtime\"\n"},
 	{"internal/sync/mutex.go", "Mutex.Lock",
 		"\tif atomic.CompareAndSwapInt32(&m.state, 0, mutexLocked) {\n",
-		"\truntime.HeddleHold()\n\tif atomic.CompareAndSwapInt32(&m.state, 0, mutexLocked) {\n"},
+		"\tif atomic.CompareAndSwapInt32(&m.state, 0, mutexLocked) {\n\t\truntime.HeddleHold()\n"},
+	{"internal/sync/mutex.go", "Mutex.lockSlow",
+		"func (m *Mutex) lockSlow() {\n",
+		"func (m *Mutex) lockSlow() {\n\truntime.HeddleHold()\n"},
 	{"internal/sync/mutex.go", "Mutex.TryLock",
 		"old|mutexLocked) {\n\t\treturn false\n\t}\n",
 		"old|mutexLocked) {\n\t\treturn false\n\t}\n\truntime.HeddleHold()\n"},

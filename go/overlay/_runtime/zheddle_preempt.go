@@ -143,8 +143,9 @@ func heddleForget(gp *g) {
 	gp.heddleClass = heddleNormal
 }
 
-// HeddleHold counts a lock that the calling goroutine holds or is about to take. For package sync
-// only; exported because otherwise it is not inlined there.
+// HeddleHold counts a lock that the calling goroutine holds or waits for. Between taking an
+// uncontended Mutex and this the lock does not protect its holder. For package sync only; exported
+// because otherwise it is not inlined there.
 //
 //go:nosplit
 func HeddleHold() {
