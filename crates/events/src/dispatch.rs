@@ -174,9 +174,10 @@ impl Dispatcher {
         // Timers, signals and user events have no home: they are spread by index, as homes are.
         let any = || event as usize % workers.len().max(1);
         let home_index = workers.index_of(home).unwrap_or_else(any);
-        let index = workers.nearest_to(slot.origin.load(Relaxed));
+        let mine = workers.index_of(near);
+        let index = workers.nearest_to(slot.origin.load(Relaxed), mine);
         let caller = Caller {
-            index: index.or_else(|| workers.index_of(near)).unwrap_or(home_index),
+            index: index.or(mine).unwrap_or(home_index),
             host: &view,
             rng,
         };

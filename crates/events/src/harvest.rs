@@ -233,7 +233,8 @@ impl WorkerState {
         let held = self.mine.len() + self.fired.len();
         let host =
             HarvestHost { workers, now: &self.now, index: self.index, held, waits: &self.waits };
-        let here = workers.nearest_to(slot.origin.load(Relaxed)).unwrap_or(self.index);
+        let origin = slot.origin.load(Relaxed);
+        let here = workers.nearest_to(origin, Some(self.index)).unwrap_or(self.index);
         let caller = Caller { index: here, host: &host, rng: &self.rng };
         let index = workers.schedule.place(&caller, event, CpuId(home_index as u16));
         slot.drift.placed(workers.ports[index].number, index == home_index);

@@ -8,7 +8,7 @@ use heddle_core::driver::TurnTime;
 use heddle_core::{CpuId, CpuInfo, Host, Ns, Topology};
 use heddle_sync::IdleSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering, fence};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 
 /// The workers that wait on the queue, by index. A worker's index is that of its run queue.
 pub(crate) struct WorkerSet {
@@ -18,8 +18,10 @@ pub(crate) struct WorkerSet {
     pub schedule: Box<dyn Schedule>,
     /// The indices of parked workers.
     pub idle: IdleSet,
-    /// The worker nearest to each of the system's CPUs; changes with [`WorkerSet::follow_cpus`].
+    /// The worker nearest to each of the system's CPUs, and the CPU of each worker; both change with
+    /// [`WorkerSet::follow_cpus`].
     nearest: Box<[AtomicU16]>,
+    cpus: Box<[AtomicU32]>,
     by_port: Lookup,
 }
 
@@ -54,6 +56,7 @@ impl WorkerSet {
     pub fn new(epoch: u64, ports: Vec<Arc<Port>>, schedule: Box<dyn Schedule>) -> WorkerSet {
         let (infos, by_port) = (infos(&ports), Lookup::new(&ports));
         let nearest = nearest(&infos).map(AtomicU16::new).collect();
+        let cpus = infos.iter().map(|info| AtomicU32::new(info.os_id)).collect();
         WorkerSet {
             epoch,
             idle: IdleSet::new(ports.len()),
@@ -61,6 +64,7 @@ impl WorkerSet {
             infos,
             schedule,
             nearest,
+            cpus,
             by_port,
         }
     }
@@ -74,15 +78,21 @@ impl WorkerSet {
         self.by_port.get(port)
     }
 
-    /// Returns the index of the worker nearest to a CPU of the system.
-    pub fn nearest_to(&self, os_cpu: u32) -> Option<usize> {
-        self.nearest.get(os_cpu as usize).map(|index| usize::from(index.load(Ordering::Relaxed)))
+    /// Returns the index of the worker nearest to a CPU of the system: `mine` if that is as near. Where several
+    /// workers share a CPU, another one of them would have to be woken, and is no nearer.
+    pub fn nearest_to(&self, os_cpu: u32, mine: Option<usize>) -> Option<usize> {
+        let index = usize::from(self.nearest.get(os_cpu as usize)?.load(Ordering::Relaxed));
+        let cpu = |index: usize| self.cpus[index].load(Ordering::Relaxed);
+        Some(mine.filter(|&mine| cpu(mine) == cpu(index)).unwrap_or(index))
     }
 
     /// The CPUs on which workers run have changed: a connection's events go to the worker that is near its
     /// packets now. What policies see of the topology follows with the next set.
     pub fn follow_cpus(&self) {
         let infos = infos(&self.ports);
+        for (now, info) in self.cpus.iter().zip(&infos) {
+            now.store(info.os_id, Ordering::Relaxed);
+        }
         for (now, index) in self.nearest.iter().zip(nearest(&infos)) {
             now.store(index, Ordering::Relaxed);
         }
@@ -204,12 +214,17 @@ mod tests {
         move_to(1, 1);
         let schedule = make("cpu-affinity", 8, 2).unwrap().unwrap();
         let workers = WorkerSet::new(0, ports.clone(), schedule);
-        let nearest = || (workers.nearest_to(0), workers.nearest_to(1));
-        assert_eq!(nearest(), (Some(0), Some(1)));
+        let nearest = |mine| (workers.nearest_to(0, mine), workers.nearest_to(1, mine));
+        assert_eq!((nearest(None), nearest(Some(1))), ((Some(0), Some(1)), (Some(0), Some(1))));
         move_to(0, 1);
         move_to(1, 0);
         workers.follow_cpus();
-        assert_eq!(nearest(), (Some(1), Some(0)));
+        assert_eq!((nearest(None), nearest(Some(1))), ((Some(1), Some(0)), (Some(1), Some(0))));
+        // Both on one CPU: neither is nearer.
+        move_to(0, 0);
+        workers.follow_cpus();
+        assert_eq!(nearest(Some(0)), (Some(0), Some(0)));
+        assert_eq!(nearest(Some(1)), (Some(1), Some(1)));
     }
 
     #[test]
