@@ -176,11 +176,7 @@ impl Dispatcher {
         let home_index = workers.index_of(home).unwrap_or_else(any);
         let mine = workers.index_of(near);
         let index = workers.nearest_to(slot.origin.load(Relaxed), mine);
-        let caller = Caller {
-            index: index.or(mine).unwrap_or(home_index),
-            host: &view,
-            rng,
-        };
+        let caller = Caller { index: index.or(mine).unwrap_or(home_index), host: &view, rng };
         let index = match workers.len() {
             0 | 1 => 0,
             _ => workers.schedule.place(&caller, event, CpuId(home_index as u16)),

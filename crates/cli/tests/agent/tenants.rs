@@ -1,7 +1,7 @@
-//! A program with two tenants of two threads each, which notice whom of the others runs while they do.
+//! A program with two tenants of two threads each, which notice which of the others run while they do.
 //!
-//! A thread asks, waits for answers, and looks whether the kernel took its CPU meanwhile. If it did not, whoever has
-//! answered ran at the same time: that is proof, whatever the clocks say.
+//! A thread asks, waits for answers, and looks whether the kernel took its CPU meanwhile. If it did not, a thread that
+//! has answered ran at the same time: that is proof, whatever the clocks say.
 
 use std::fs::File;
 use std::hint::spin_loop;
@@ -39,7 +39,7 @@ impl Met {
 }
 
 #[derive(Default)]
-struct Place {
+struct Thread {
     question: AtomicU64,
     /// The last question that each of the threads has answered here.
     answers: [AtomicU64; THREADS.len()],
@@ -52,13 +52,13 @@ struct Place {
 pub fn main() {
     let path = |name| std::env::var_os(name).map(PathBuf::from);
     let (Some(end), Some(met)) = (path("AGENT_TEST_END"), path("AGENT_TEST_MET")) else { return };
-    let places: [Place; THREADS.len()] = Default::default();
+    let threads: [Thread; THREADS.len()] = Default::default();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for (me, name) in THREADS.into_iter().enumerate() {
-            let (places, over) = (&places, &over);
+            let (threads, over) = (&threads, &over);
             let thread = std::thread::Builder::new().name(name.into());
-            thread.spawn_scoped(scope, move || ask(me, places, over)).expect("a thread");
+            thread.spawn_scoped(scope, move || ask(me, threads, over)).expect("a thread");
         }
         let begin = Instant::now();
         for written in 1.. {
@@ -66,17 +66,17 @@ pub fn main() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));
-            write(&met, written, &places);
+            write(&met, written, &threads);
         }
         over.store(true, Ordering::Relaxed);
     });
     std::process::exit(9);
 }
 
-fn write(file: &Path, written: u64, places: &[Place]) {
+fn write(file: &Path, written: u64, threads: &[Thread]) {
     let mut met = Met { written, ..Met::default() };
-    for (asked, place) in places.iter().enumerate() {
-        for (answered, count) in place.met.iter().enumerate() {
+    for (asked, other) in threads.iter().enumerate() {
+        for (answered, count) in other.met.iter().enumerate() {
             let is_own = THREADS[asked] == THREADS[answered];
             let cell = if is_own { &mut met.own[asked / 2] } else { &mut met.foreign };
             *cell += count.load(Ordering::Relaxed);
@@ -88,23 +88,23 @@ fn write(file: &Path, written: u64, places: &[Place]) {
     std::fs::rename(&new, file).expect("renamed");
 }
 
-fn answer(me: usize, places: &[Place]) {
-    for place in places {
-        let question = place.question.load(Ordering::SeqCst);
-        place.answers[me].store(question, Ordering::SeqCst);
+fn answer(me: usize, threads: &[Thread]) {
+    for other in threads {
+        let question = other.question.load(Ordering::SeqCst);
+        other.answers[me].store(question, Ordering::SeqCst);
     }
 }
 
-fn ask(me: usize, places: &[Place], over: &AtomicBool) {
+fn ask(me: usize, threads: &[Thread], over: &AtomicBool) {
     let status = File::open("/proc/thread-self/status").expect("procfs");
-    let mine = &places[me];
+    let mine = &threads[me];
     let mut question = 0;
     while !over.load(Ordering::Relaxed) {
         question += 1;
         let before = switches(&status);
         mine.question.store(question, Ordering::SeqCst);
         for _ in 0..LOOKS {
-            answer(me, places);
+            answer(me, threads);
             spin_loop();
         }
         let answers = mine.answers.iter().map(|cell| cell.load(Ordering::SeqCst));
