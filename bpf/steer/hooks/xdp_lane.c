@@ -18,8 +18,8 @@ HD_INLINE u32 ask(struct xdp_md *ctx, const struct hd_packet *packet)
 	return hd_decide(in);
 }
 
-/* Returns the lane of a segment. Segments without an entry in hd_flows go to their flow's home, which each CPU
- * computes alike. The entry of a SYN decides even if it is old: then it is of the same connection, or of one whose
+/* Returns the lane of a segment, or of an error about one. Those without an entry in hd_flows go to their flow's home,
+ * which each CPU computes alike. The entry of a SYN decides even if it is old: then it is of the same connection, or of one whose
  * lane still has it in TIME_WAIT and must judge the new one. An answer that is the home is recorded too, because a
  * policy like round robin would answer otherwise when the SYN is repeated. */
 HD_INLINE u32 choose_tcp(struct xdp_md *ctx, const struct hd_packet *packet)
@@ -64,9 +64,12 @@ HD_INLINE int send_to(struct xdp_md *ctx, u32 lane)
 /* A packet that belongs to the process: of connection `outgoing`, or of a claim. */
 HD_INLINE int deliver(struct xdp_md *ctx, const struct hd_packet *packet, u32 what, const u32 *outgoing)
 {
+	/* The lane that has the connection must judge an error about it. A datagram's socket is in every lane. */
 	if (what == HD_ERROR) {
 		HD_LANE_COUNT(errors);
-		return send_to(ctx, 0);
+		if (outgoing)
+			return send_to(ctx, *outgoing);
+		return send_to(ctx, packet->protocol == HD_TCP ? choose_tcp(ctx, packet) : 0);
 	}
 	/* The kernel would put the segment together, find no connection, and reset it. */
 	if (what == HD_FIRST_FRAGMENT) {

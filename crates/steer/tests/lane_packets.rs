@@ -52,6 +52,7 @@ fn by_hash_connections_need_no_memory() {
     for from in 4000..4064 {
         let To::Lane(there) = lanes.to(&Packet::tcp(false, PORT, from, SYN)) else { panic!() };
         assert_eq!(lanes.to(&Packet::tcp(false, PORT, from, ACK)), To::Lane(there));
+        assert_eq!(lanes.to(&error(false, 3, 6, PORT, from)), To::Lane(there));
         seen.insert(there);
     }
     assert_eq!((seen.len(), lanes.counts().flows), (4, 0));
@@ -169,15 +170,15 @@ fn fragments_of_segments_are_dropped_and_those_of_datagrams_pass() {
     }
 }
 
-/// An error about a packet that the near end sent from `port`.
-fn error(six: bool, kind: u8, protocol: u8, port: u16) -> Packet {
+/// An error about a packet that the near end sent from port `from` to port `to`.
+fn error(six: bool, kind: u8, protocol: u8, from: u16, to: u16) -> Packet {
     let (near, far): (IpAddr, IpAddr) = match six {
         false => (NEAR4.into(), FAR4.into()),
         true => (NEAR6.into(), FAR6.into()),
     };
     let sent =
-        Packet { source: near, destination: far, protocol, ..Packet::new(six, 80, b"hello") };
-    let sent = Packet { from: port, ..sent }.frame();
+        Packet { source: near, destination: far, protocol, ..Packet::new(six, to, b"hello") };
+    let sent = Packet { from, ..sent }.frame();
     let quoted = if six { &sent[14..14 + 48] } else { &sent[14..14 + 28] };
     let raw = [&[kind, 0, 0, 0, 0, 0, 0, 0], quoted].concat();
     let protocol = if six { 58 } else { 1 };
@@ -185,31 +186,39 @@ fn error(six: bool, kind: u8, protocol: u8, port: u16) -> Packet {
 }
 
 #[test]
-fn errors_about_what_lanes_sent_go_to_the_first() {
+fn errors_about_what_lanes_sent_go_to_the_lane_of_the_connection() {
     let Some(lanes) = Lanes::with_policy(4, "round-robin") else { return };
+    let mut lanes_of_connections = BTreeSet::new();
     for (six, any) in FAMILIES {
         let before = lanes.counts().errors;
         let _sockets = [lanes.claim(Tcp, any), lanes.claim(Udp, any)];
         let errors: &[u8] = if six { &[1, 2, 3, 4] } else { &[3, 11, 12] };
+        let connection = lanes.to(&Packet::tcp(six, PORT, 80, SYN));
+        lanes_of_connections.insert(format!("{connection:?}"));
         for kind in errors {
-            for protocol in [6, 17] {
-                assert_eq!(lanes.to(&error(six, *kind, protocol, PORT)), To::Lane(0), "{kind}");
-                assert_eq!(lanes.to(&error(six, *kind, protocol, PORT + 1)), To::Kernel);
+            for (protocol, lane) in [(6, connection), (17, To::Lane(0))] {
+                assert_eq!(lanes.to(&error(six, *kind, protocol, PORT, 80)), lane, "{kind}");
+                assert_eq!(lanes.to(&error(six, *kind, protocol, PORT + 1, 80)), To::Kernel);
             }
         }
         for kind in [0, 8, 128, 129, 135] {
-            assert_eq!(lanes.to(&error(six, kind, 6, PORT)), To::Kernel, "{kind} is no error");
+            assert_eq!(lanes.to(&error(six, kind, 6, PORT, 80)), To::Kernel, "{kind} is no error");
         }
         assert_eq!(lanes.counts().errors - before, 2 * errors.len() as u64);
         // Cut off before the ports.
-        let mut short = error(six, errors[0], 6, PORT);
+        let mut short = error(six, errors[0], 6, PORT, 80);
         short.raw.as_mut().unwrap().truncate(if six { 8 + 40 } else { 8 + 20 });
         // A short frame is padded, so the ports are read as others.
         assert_eq!(lanes.to(&short), To::Kernel);
     }
+    assert_eq!(lanes_of_connections.len(), 2, "not all of the first");
     let (local, remote) = ((NEAR4, 9000).into(), (FAR4, 80).into());
     lanes.deployment.add_outgoing(local, remote, 3).unwrap();
-    assert_eq!(lanes.to(&error(false, 3, 6, 9000)), To::Lane(0), "of a connection that it opened");
+    assert_eq!(
+        lanes.to(&error(false, 3, 6, 9000, 80)),
+        To::Lane(3),
+        "of a connection that it opened"
+    );
 }
 
 #[test]
