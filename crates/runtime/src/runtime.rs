@@ -5,6 +5,7 @@ use crate::preempt::NoPreempt;
 use crate::stats::Stats;
 use crate::task::Task;
 use crate::tls;
+use heddle_core::Ns;
 use heddle_netstack::net::Net;
 use std::time::{Duration, Instant};
 
@@ -124,6 +125,10 @@ impl Runtime {
 /// How long a stopping runtime lets its tasks run on, and how long it waits for those that it then interrupts.
 const STOP_WITHIN: Duration = Duration::from_millis(100);
 
+/// The CPU time after which a task keeps a stopping runtime from dropping its futures; an idle machine gives it twice
+/// as much in [`STOP_WITHIN`].
+const HELD: Ns = Ns::from_ms(50);
+
 /// How often [`Runtime::shutdown`] checks whether all tasks have ended.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -158,11 +163,16 @@ fn end(engine: &'static dyn Engine) -> usize {
     let mut futures = engine.cancel_futures();
     core.drain();
     let begin = Instant::now();
+    let mut turns = Vec::new();
+    core.servers.is_held(&mut turns, HELD);
     let mut ended = core.lifecycle.await_threads(STOP_WITHIN);
     // Workers drop futures for as long as that takes, if they get on with it or have not got a CPU yet.
     while !ended && futures > 0 && begin.elapsed() < BUSY_MACHINE {
         let left = engine.futures_left();
-        if left == futures && core.servers.run_task() {
+        if left != futures {
+            turns.clear();
+        }
+        if core.servers.is_held(&mut turns, HELD) {
             break;
         }
         futures = left;

@@ -10,6 +10,8 @@
 
 use crate::worker::{Owner, Remote, Worker};
 use crate::worker_list::{AllWorkers, Reserve};
+use heddle_core::Ns;
+use heddle_sys::{clock, thread};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -80,6 +82,39 @@ impl Servers {
     /// Returns whether any worker has a task, on its CPU or in the kernel.
     pub(crate) fn run_task(&self) -> bool {
         self.all.iter().any(|worker| !worker.current.load(Ordering::Relaxed).is_null())
+    }
+
+    /// Returns whether a worker still has the task that it had at an earlier call with the same `turns`, and the task
+    /// is to blame: it has used `limit` of CPU time since, or sleeps in the kernel. On a busy machine it may just
+    /// have had no CPU.
+    pub(crate) fn is_held(&self, turns: &mut Vec<TurnOfTask>, limit: Ns) -> bool {
+        let mut is_held = false;
+        let now: Vec<_> = self.all.iter().filter_map(TurnOfTask::of).collect();
+        let earlier = |now: TurnOfTask| {
+            let begin = turns.iter().find(|turn| (turn.tid, turn.task) == (now.tid, now.task));
+            let Some(&begin) = begin else { return now };
+            is_held |= now.used >= begin.used + limit || thread::is_asleep(now.tid);
+            begin
+        };
+        *turns = now.into_iter().map(earlier).collect();
+        is_held
+    }
+}
+
+/// A task that a worker has, and the CPU time of the worker's thread when it was first seen with it.
+#[derive(Clone, Copy)]
+pub(crate) struct TurnOfTask {
+    tid: u32,
+    task: usize,
+    used: Ns,
+}
+
+impl TurnOfTask {
+    fn of(worker: &Remote) -> Option<TurnOfTask> {
+        let (task, tid) =
+            (worker.current.load(Ordering::Relaxed), worker.tid.load(Ordering::Relaxed));
+        let has_task = tid != 0 && !task.is_null();
+        has_task.then(|| TurnOfTask { tid, task: task.addr(), used: clock::cpu_time_of(tid) })
     }
 }
 
