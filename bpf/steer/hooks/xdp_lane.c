@@ -19,9 +19,9 @@ HD_INLINE u32 ask(struct xdp_md *ctx, const struct hd_packet *packet)
 }
 
 /* Returns the lane of a segment, or of an error about one. Those without an entry in hd_flows go to their flow's home,
- * which each CPU computes alike. The entry of a SYN decides even if it is old: then it is of the same connection, or of one whose
- * lane still has it in TIME_WAIT and must judge the new one. An answer that is the home is recorded too, because a
- * policy like round robin would answer otherwise when the SYN is repeated. */
+ * which each CPU computes alike. The entry of a SYN decides even if it is old: then it is of the same connection, or of
+ * one whose lane still has it in TIME_WAIT and must judge the new one. An answer that is the home is recorded too,
+ * because a policy like round robin would answer otherwise when the SYN is repeated. */
 HD_INLINE u32 choose_tcp(struct xdp_md *ctx, const struct hd_packet *packet)
 {
 	u32 home = hd_mix(hd_flow(packet)) % hd_executors();
