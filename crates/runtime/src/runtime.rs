@@ -164,7 +164,9 @@ fn end(engine: &'static dyn Engine) -> usize {
     core.drain();
     let begin = Instant::now();
     let mut turns = Vec::new();
-    core.servers.is_held(&mut turns, HELD);
+    if futures > 0 {
+        core.servers.is_held(&mut turns, HELD);
+    }
     let mut ended = core.lifecycle.await_threads(STOP_WITHIN);
     // Workers drop futures for as long as that takes, if they get on with it or have not got a CPU yet.
     while !ended && futures > 0 && begin.elapsed() < BUSY_MACHINE {
