@@ -131,7 +131,7 @@ pub fn ask(sockets: &[UdpSocket], n: usize) {
     }
 }
 
-/// Waits until the sockets have got `n` datagrams since the last call, and returns how many each got.
+/// Waits until the sockets have got `n` datagrams since the last call, no more, and returns how many each got.
 ///
 /// On a busy machine the kernel delivers some after `send` has returned.
 #[track_caller]
@@ -142,5 +142,6 @@ pub fn received(sockets: &[UdpSocket], n: usize) -> Vec<usize> {
         counts.iter_mut().zip(sockets).for_each(|(count, socket)| *count += drain(socket));
         counts.iter().sum::<usize>() >= n
     });
+    assert_eq!(counts.iter().sum::<usize>(), n, "{counts:?}");
     counts
 }
