@@ -7,7 +7,7 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 /// In case the test is gone.
-const LIMIT: Duration = Duration::from_secs(300);
+pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs until the file that `AGENT_TEST_END` names exists, and exits with 9. Does nothing if the variable is unset.
 pub fn main() {

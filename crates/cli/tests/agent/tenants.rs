@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::program::LIMIT;
+
 /// The threads' names; threads of one name are one tenant.
 const THREADS: [&str; 4] = ["tenant1", "tenant1", "tenant2", "tenant2"];
 /// How often a thread looks for answers to one question.
 const LOOKS: u32 = 20_000;
-/// In case the test is gone.
-const LIMIT: Duration = Duration::from_secs(300);
-
 /// Who was seen to run beside threads of their own tenant, and of the other one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
