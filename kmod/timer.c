@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The timers of threads: the kernel's, or the CPU's own, delegated.
+ *
+ * A delegated timer (Skyloft, section 3.2) makes the vector of the kernel's timer interrupt the one that the processor
+ * takes for a notification. The kernel would lose its clock on that CPU, so it has it back whenever the thread leaves
+ * the CPU and, from another CPU, each jiffy: an interrupt gives the timer back, the kernel's own handler runs, and
+ * another interrupt delegates it again.
+ */
+#include <linux/capability.h>
+#include <linux/cpu.h>
+#include <linux/ktime.h>
+#include <linux/module.h>
+#include <linux/version.h>
+#include <asm/apic.h>
+#include <asm/msr.h>
+
+#include "uintr.h"
+
+/* Run the keepers of delegated timers. */
+static struct workqueue_struct *keepers;
+
+int uintr_timers_start(void)
+{
+	keepers = alloc_workqueue("heddle_uintr", WQ_HIGHPRI, 0);
+	return keepers ? 0 : -ENOMEM;
+}
+
+void uintr_timers_stop(void)
+{
+	destroy_workqueue(keepers);
+}
+
+/* The local APIC without the kernel's static calls, which are not for modules. */
+
+static u32 lapic_read(u32 reg)
+{
+	u64 value;
+
+	if (!x2apic_mode)
+		return native_apic_mem_read(reg);
+	rdmsrl(APIC_BASE_MSR + (reg >> 4), value);
+	return value;
+}
+
+static void lapic_write(u32 reg, u32 value)
+{
+	if (x2apic_mode)
+		wrmsrl(APIC_BASE_MSR + (reg >> 4), value);
+	else
+		native_apic_mem_write(reg, value);
+}
+
+static enum hrtimer_restart tick(struct hrtimer *timer)
+{
+	struct thread *thread = container_of(timer, struct thread, timer);
+	struct process *process = thread->process;
+
+	atomic64_inc(&process->ticks);
+	if (test_bit(thread->timer_vector, (unsigned long *)&thread->upid->pir))
+		atomic64_inc(&process->ticks_merged);
+	uintr_post(thread, thread->timer_vector);
+	if (thread->once || READ_ONCE(thread->dead))
+		return HRTIMER_NORESTART;
+	hrtimer_forward_now(timer, ns_to_ktime(thread->period_ns));
+	return HRTIMER_RESTART;
+}
+
+/* Delegates the timer of this CPU to THREAD, which is loaded. Interrupts are off. */
+void uintr_delegate(struct thread *thread)
+{
+	if (thread->timer_kind != HEDDLE_UINTR_TIMER_APIC || thread->delegated)
+		return;
+	thread->delegated = true;
+	thread->kernel_lvtt = lapic_read(APIC_LVTT);
+	thread->kernel_tdcr = lapic_read(APIC_TDCR);
+	lapic_write(APIC_LVTT, APIC_LVT_MASKED | LOCAL_TIMER_VECTOR);
+	lapic_write(APIC_TDCR, APIC_TDR_DIV_1);
+	lapic_write(APIC_LVTT, APIC_LVT_TIMER_PERIODIC | LOCAL_TIMER_VECTOR);
+	lapic_write(APIC_TMICT, thread->apic_count);
+	wrmsrl(MSR_UINTR_MISC, (u64)LOCAL_TIMER_VECTOR << 32 | (MAX_TARGETS - 1));
+}
+
+/* Gives the timer of this CPU back to the kernel, and lets it look at its clock. Interrupts are off. */
+void uintr_undelegate(struct thread *thread)
+{
+	if (!thread->delegated)
+		return;
+	thread->delegated = false;
+	wrmsrl(MSR_UINTR_MISC, (u64)NOTIFICATION_VECTOR << 32 | (MAX_TARGETS - 1));
+	lapic_write(APIC_TMICT, 0);
+	lapic_write(APIC_TDCR, thread->kernel_tdcr);
+	lapic_write(APIC_LVTT, thread->kernel_lvtt);
+	/* Before a deadline is written (the manual, "TSC-Deadline Mode"). */
+	mb();
+	apic->send_IPI(smp_processor_id(), LOCAL_TIMER_VECTOR);
+}
+
+/* On the thread's CPU, in an interrupt: the kernel's handler runs as soon as this one returns. */
+static void give_back(void *info)
+{
+	struct thread *thread = info;
+
+	if (current == thread->task && thread->loaded)
+		uintr_undelegate(thread);
+}
+
+/* Whether this CPU has yet to take the interrupt of the kernel's timer. */
+static bool is_tick_pending(void)
+{
+	return lapic_read(APIC_IRR + LOCAL_TIMER_VECTOR / 32 * 0x10) & BIT(LOCAL_TIMER_VECTOR % 32);
+}
+
+/* On the thread's CPU, in an interrupt, after give_back. */
+static void take_again(void *info)
+{
+	struct thread *thread = info;
+
+	if (current == thread->task && thread->loaded && !is_tick_pending())
+		uintr_delegate(thread);
+}
+
+static void put_keeper(struct thread *thread)
+{
+	uintr_thread_put(thread);
+	module_put(THIS_MODULE);
+}
+
+/* Has the keeper run a jiffy from now on a CPU that is not the thread's. Takes a reference of the caller's. */
+static void queue_keeper(struct thread *thread)
+{
+	int other;
+
+	cpus_read_lock();
+	other = cpumask_any_but(cpu_online_mask, READ_ONCE(thread->cpu));
+	if (!queue_delayed_work_on(other < nr_cpu_ids ? other : WORK_CPU_UNBOUND, keepers, &thread->keeper, 1))
+		put_keeper(thread); /* it runs already */
+	cpus_read_unlock();
+}
+
+/*
+ * On another CPU, each jiffy. take_again leaves the timer to the kernel if that has not looked yet; then it has it until
+ * the next jiffy.
+ */
+static void keep(struct work_struct *work)
+{
+	struct thread *thread = container_of(to_delayed_work(work), struct thread, keeper);
+
+	if (READ_ONCE(thread->timer_kind) != HEDDLE_UINTR_TIMER_APIC)
+		return put_keeper(thread);
+	/* These fail if the CPU has gone offline, and then the thread is elsewhere. */
+	if (!smp_call_function_single(READ_ONCE(thread->cpu), give_back, thread, true))
+		smp_call_function_single(READ_ONCE(thread->cpu), take_again, thread, true);
+	queue_keeper(thread);
+}
+
+void uintr_timer_init(struct thread *thread)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+	hrtimer_setup(&thread->timer, tick, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+#else
+	hrtimer_init(&thread->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+	thread->timer.function = tick;
+#endif
+	INIT_DELAYED_WORK(&thread->keeper, keep);
+}
+
+/* Measures how far the CPU's timer counts in a millisecond, once. Takes that long, with interrupts off. */
+static u32 counts_per_ms(void)
+{
+	static u32 measured;
+	unsigned long flags;
+	u32 lvtt, tdcr;
+	u64 begin;
+
+	if (READ_ONCE(measured))
+		return measured;
+	local_irq_save(flags);
+	lvtt = lapic_read(APIC_LVTT);
+	tdcr = lapic_read(APIC_TDCR);
+	lapic_write(APIC_LVTT, APIC_LVT_MASKED | LOCAL_TIMER_VECTOR);
+	lapic_write(APIC_TDCR, APIC_TDR_DIV_1);
+	begin = ktime_get_ns();
+	lapic_write(APIC_TMICT, U32_MAX);
+	while (ktime_get_ns() - begin < NSEC_PER_MSEC)
+		cpu_relax();
+	WRITE_ONCE(measured, U32_MAX - lapic_read(APIC_TMCCT));
+	lapic_write(APIC_TMICT, 0);
+	lapic_write(APIC_TDCR, tdcr);
+	lapic_write(APIC_LVTT, lvtt);
+	mb();
+	apic->send_IPI(smp_processor_id(), LOCAL_TIMER_VECTOR);
+	local_irq_restore(flags);
+	return measured;
+}
+
+/* Stops the timer of THREAD, the current one. Does not sleep. */
+void uintr_timer_stop(struct thread *thread)
+{
+	unsigned long flags;
+
+	hrtimer_cancel(&thread->timer);
+	local_irq_save(flags);
+	uintr_undelegate(thread);
+	WRITE_ONCE(thread->timer_kind, HEDDLE_UINTR_TIMER_OFF);
+	local_irq_restore(flags);
+}
+
+static int set_apic_timer(struct thread *thread, const struct heddle_uintr_timer *what)
+{
+	u64 count;
+	unsigned long flags;
+
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (num_online_cpus() < 2)
+		return -EOPNOTSUPP;
+	count = mul_u64_u64_div_u64(what->period_ns, counts_per_ms(), NSEC_PER_MSEC);
+	if (!count || count > U32_MAX)
+		return -ERANGE;
+	uintr_timer_stop(thread);
+	local_irq_save(flags);
+	thread->apic_count = count;
+	WRITE_ONCE(thread->timer_kind, HEDDLE_UINTR_TIMER_APIC);
+	/* The first tick finds something posted. */
+	set_bit(what->vector, (unsigned long *)&thread->upid->pir);
+	uintr_reload(thread);
+	local_irq_restore(flags);
+	kref_get(&thread->refs);
+	__module_get(THIS_MODULE);
+	queue_keeper(thread);
+	return 0;
+}
+
+/* Sets the kernel's timer for THREAD, any one of the process, which is locked. */
+static void set_hr_timer(struct thread *thread, const struct heddle_uintr_timer *what)
+{
+	hrtimer_cancel(&thread->timer);
+	WRITE_ONCE(thread->timer_kind, what->kind);
+	if (what->kind == HEDDLE_UINTR_TIMER_OFF)
+		return;
+	thread->timer_vector = what->vector;
+	thread->period_ns = what->period_ns;
+	thread->once = what->flags & HEDDLE_UINTR_TIMER_ONCE;
+	preempt_disable();
+	WRITE_ONCE(thread->timer_cpu, smp_processor_id());
+	hrtimer_start(&thread->timer, ns_to_ktime(what->period_ns), HRTIMER_MODE_REL_PINNED_HARD);
+	preempt_enable();
+}
+
+int uintr_timer_set(struct process *process, const struct heddle_uintr_timer *what)
+{
+	struct thread *own = uintr_thread_of(current), *thread;
+	unsigned long flags;
+	int status = 0;
+
+	if (what->vector >= HEDDLE_UINTR_VECTORS || what->flags & ~HEDDLE_UINTR_TIMER_ONCE ||
+	    what->kind > HEDDLE_UINTR_TIMER_APIC || (what->flags && what->kind != HEDDLE_UINTR_TIMER_HR))
+		return -EINVAL;
+	if (what->kind != HEDDLE_UINTR_TIMER_OFF &&
+	    (what->period_ns < min_period_us * NSEC_PER_USEC || what->period_ns > NSEC_PER_SEC))
+		return -ERANGE;
+	mutex_lock(&process->lock);
+	thread = what->receiver != HEDDLE_UINTR_NONE	     ? uintr_receiver(process, what->receiver) :
+		 own && own->process == process && own->upid ? own :
+							       NULL;
+	if (!thread) {
+		status = -ENOENT;
+	} else if (thread != own && (what->kind == HEDDLE_UINTR_TIMER_APIC ||
+				     READ_ONCE(thread->timer_kind) == HEDDLE_UINTR_TIMER_APIC)) {
+		status = -EBUSY;
+	} else if (what->kind == HEDDLE_UINTR_TIMER_APIC) {
+		status = set_apic_timer(thread, what);
+	} else if (thread->timer_kind == HEDDLE_UINTR_TIMER_APIC) {
+		uintr_timer_stop(thread);
+		/* What was held back for a delegated timer's tick is delivered now. */
+		local_irq_save(flags);
+		uintr_reload(thread);
+		local_irq_restore(flags);
+		set_hr_timer(thread, what);
+	} else {
+		set_hr_timer(thread, what);
+	}
+	mutex_unlock(&process->lock);
+	return status;
+}
+
+/* THREAD, the current one, has come to another CPU, perhaps: its timer follows. Interrupts are on. */
+void uintr_timer_follow(struct thread *thread)
+{
+	ktime_t left;
+
+	if (READ_ONCE(thread->timer_kind) != HEDDLE_UINTR_TIMER_HR || READ_ONCE(thread->timer_cpu) == thread->cpu)
+		return;
+	WRITE_ONCE(thread->timer_cpu, thread->cpu);
+	left = hrtimer_get_remaining(&thread->timer);
+	/* One that ticks at this moment stays where it is. */
+	if (hrtimer_try_to_cancel(&thread->timer) == 1)
+		hrtimer_start(&thread->timer, left, HRTIMER_MODE_REL_PINNED_HARD);
+}
