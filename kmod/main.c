@@ -28,6 +28,9 @@ unsigned int min_period_us = 10;
 module_param(min_period_us, uint, 0644);
 MODULE_PARM_DESC(min_period_us, "the shortest period of a timer, in microseconds");
 
+module_param(keeper, uint, 0444);
+MODULE_PARM_DESC(keeper, "CPU that keeps the clocks of those whose timers are delegated, and is not delegated itself");
+
 static int device_open(struct inode *inode, struct file *file)
 {
 	struct process *process;
@@ -202,6 +205,8 @@ static int cpu_on(unsigned int cpu)
 
 static int cpu_off(unsigned int cpu)
 {
+	if (uintr_is_keeping(cpu))
+		return -EBUSY;
 	cr4_clear_bits(CR4_UINTR);
 	return 0;
 }
@@ -232,6 +237,10 @@ static int __init uintr_init(void)
 	if (why) {
 		pr_err("heddle_uintr: not loaded: %s\n", why);
 		return -ENODEV;
+	}
+	if (keeper >= nr_cpu_ids || !cpu_online(keeper)) {
+		pr_err("heddle_uintr: not loaded: keeper=%u is no CPU that is online\n", keeper);
+		return -EINVAL;
 	}
 	status = uintr_timers_start();
 	if (status)

@@ -121,6 +121,15 @@ void uintr_reload(struct thread *thread)
 	load(thread);
 }
 
+/* Makes what is posted to THREAD, the current one, pending, as a notification would. Interrupts are off. */
+void uintr_take_posted(struct thread *thread)
+{
+	u64 pending;
+
+	rdmsrl(MSR_UINTR_RR, pending);
+	wrmsrl(MSR_UINTR_RR, pending | xchg(&thread->upid->pir, 0));
+}
+
 static void sched_in(struct preempt_notifier *notifier, int cpu)
 {
 	struct thread *thread = container_of(notifier, struct thread, notifier);

@@ -4,8 +4,9 @@
  *
  * A delegated timer (Skyloft, section 3.2) makes the vector of the kernel's timer interrupt the one that the processor
  * takes for a notification. The kernel would lose its clock on that CPU, so it has it back whenever the thread leaves
- * the CPU and, from another CPU, each jiffy: an interrupt gives the timer back, the kernel's own handler runs, and
- * another interrupt delegates it again.
+ * the CPU and each jiffy: an interrupt from the keeper, a CPU whose own timer is never delegated, gives it back, the
+ * kernel's own handler runs, and another interrupt delegates it again. On the keeper itself the kernel's timer takes
+ * the place of the delegated one.
  */
 #include <linux/capability.h>
 #include <linux/cpu.h>
@@ -17,8 +18,20 @@
 
 #include "uintr.h"
 
-/* Run the keepers of delegated timers. */
+/* A day. */
+#define LONGEST_NS (86400ULL * NSEC_PER_SEC)
+
+/* The CPU that keeps the clocks of others, and runs their work. */
+unsigned int keeper;
 static struct workqueue_struct *keepers;
+
+/* Threads that have a delegated timer. */
+static atomic_t delegations = ATOMIC_INIT(0);
+
+bool uintr_is_keeping(unsigned int cpu)
+{
+	return cpu == keeper && atomic_read(&delegations);
+}
 
 int uintr_timers_start(void)
 {
@@ -56,12 +69,25 @@ static enum hrtimer_restart tick(struct hrtimer *timer)
 	struct thread *thread = container_of(timer, struct thread, timer);
 	struct process *process = thread->process;
 
-	atomic64_inc(&process->ticks);
-	if (test_bit(thread->timer_vector, (unsigned long *)&thread->upid->pir))
-		atomic64_inc(&process->ticks_merged);
-	uintr_post(thread, thread->timer_vector);
-	if (thread->once || READ_ONCE(thread->dead))
+	switch (READ_ONCE(thread->timer_kind)) {
+	case HEDDLE_UINTR_TIMER_APIC:
+		/* On the keeper: its ticks end when the thread leaves, and begin anew when it comes back. */
+		if (current != thread->task || !thread->loaded || thread->delegated)
+			return HRTIMER_NORESTART;
+		atomic64_inc(&process->ticks);
+		uintr_take_posted(thread);
+		break;
+	case HEDDLE_UINTR_TIMER_HR:
+		atomic64_inc(&process->ticks);
+		if (test_bit(thread->timer_vector, (unsigned long *)&thread->upid->pir))
+			atomic64_inc(&process->ticks_merged);
+		uintr_post(thread, thread->timer_vector);
+		if (thread->once || READ_ONCE(thread->dead))
+			return HRTIMER_NORESTART;
+		break;
+	default: /* It is being stopped. */
 		return HRTIMER_NORESTART;
+	}
 	hrtimer_forward_now(timer, ns_to_ktime(thread->period_ns));
 	return HRTIMER_RESTART;
 }
@@ -69,7 +95,7 @@ static enum hrtimer_restart tick(struct hrtimer *timer)
 /* Delegates the timer of this CPU to THREAD, which is loaded. Interrupts are off. */
 void uintr_delegate(struct thread *thread)
 {
-	if (thread->timer_kind != HEDDLE_UINTR_TIMER_APIC || thread->delegated)
+	if (thread->timer_kind != HEDDLE_UINTR_TIMER_APIC || thread->delegated || smp_processor_id() == keeper)
 		return;
 	thread->delegated = true;
 	thread->kernel_lvtt = lapic_read(APIC_LVTT);
@@ -126,20 +152,15 @@ static void put_keeper(struct thread *thread)
 	module_put(THIS_MODULE);
 }
 
-/* Has the keeper run a jiffy from now on a CPU that is not the thread's. Takes a reference of the caller's. */
+/* Has the keeper look after the thread a jiffy from now. Takes a reference of the caller's. */
 static void queue_keeper(struct thread *thread)
 {
-	int other;
-
-	cpus_read_lock();
-	other = cpumask_any_but(cpu_online_mask, READ_ONCE(thread->cpu));
-	if (!queue_delayed_work_on(other < nr_cpu_ids ? other : WORK_CPU_UNBOUND, keepers, &thread->keeper, 1))
-		put_keeper(thread); /* it runs already */
-	cpus_read_unlock();
+	if (!queue_delayed_work_on(keeper, keepers, &thread->keeper, 1))
+		put_keeper(thread); /* it does already */
 }
 
 /*
- * On another CPU, each jiffy. take_again leaves the timer to the kernel if that has not looked yet; then it has it until
+ * On the keeper, each jiffy. take_again leaves the timer to the kernel if that has not looked yet; then it has it until
  * the next jiffy.
  */
 static void keep(struct work_struct *work)
@@ -199,11 +220,13 @@ void uintr_timer_stop(struct thread *thread)
 {
 	unsigned long flags;
 
-	hrtimer_cancel(&thread->timer);
 	local_irq_save(flags);
 	uintr_undelegate(thread);
+	if (thread->timer_kind == HEDDLE_UINTR_TIMER_APIC)
+		atomic_dec(&delegations);
 	WRITE_ONCE(thread->timer_kind, HEDDLE_UINTR_TIMER_OFF);
 	local_irq_restore(flags);
+	hrtimer_cancel(&thread->timer);
 }
 
 static int set_apic_timer(struct thread *thread, const struct heddle_uintr_timer *what)
@@ -213,19 +236,22 @@ static int set_apic_timer(struct thread *thread, const struct heddle_uintr_timer
 
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
-	if (num_online_cpus() < 2)
-		return -EOPNOTSUPP;
 	count = mul_u64_u64_div_u64(what->period_ns, counts_per_ms(), NSEC_PER_MSEC);
 	if (!count || count > U32_MAX)
 		return -ERANGE;
 	uintr_timer_stop(thread);
+	atomic_inc(&delegations);
 	local_irq_save(flags);
 	thread->apic_count = count;
+	thread->period_ns = what->period_ns;
 	WRITE_ONCE(thread->timer_kind, HEDDLE_UINTR_TIMER_APIC);
 	/* The first tick finds something posted. */
 	set_bit(what->vector, (unsigned long *)&thread->upid->pir);
 	uintr_reload(thread);
 	local_irq_restore(flags);
+	preempt_disable();
+	uintr_timer_follow(thread);
+	preempt_enable();
 	kref_get(&thread->refs);
 	__module_get(THIS_MODULE);
 	queue_keeper(thread);
@@ -253,12 +279,14 @@ int uintr_timer_set(struct process *process, const struct heddle_uintr_timer *wh
 	struct thread *own = uintr_thread_of(current), *thread;
 	unsigned long flags;
 	int status = 0;
+	u64 shortest;
 
 	if (what->vector >= HEDDLE_UINTR_VECTORS || what->flags & ~HEDDLE_UINTR_TIMER_ONCE ||
 	    what->kind > HEDDLE_UINTR_TIMER_APIC || (what->flags && what->kind != HEDDLE_UINTR_TIMER_HR))
 		return -EINVAL;
-	if (what->kind != HEDDLE_UINTR_TIMER_OFF &&
-	    (what->period_ns < min_period_us * NSEC_PER_USEC || what->period_ns > NSEC_PER_SEC))
+	/* One tick costs who asks for it a call; those that follow cost the machine. */
+	shortest = what->flags & HEDDLE_UINTR_TIMER_ONCE ? 1 : (u64)min_period_us * NSEC_PER_USEC;
+	if (what->kind != HEDDLE_UINTR_TIMER_OFF && (what->period_ns < shortest || what->period_ns > LONGEST_NS))
 		return -ERANGE;
 	mutex_lock(&process->lock);
 	thread = what->receiver != HEDDLE_UINTR_NONE	     ? uintr_receiver(process, what->receiver) :
@@ -285,11 +313,16 @@ int uintr_timer_set(struct process *process, const struct heddle_uintr_timer *wh
 	return status;
 }
 
-/* THREAD, the current one, has come to another CPU, perhaps: its timer follows. Interrupts are on. */
+/* THREAD, the current one, has come to a CPU: its timer follows. Interrupts are on, preemption is off. */
 void uintr_timer_follow(struct thread *thread)
 {
 	ktime_t left;
 
+	if (thread->timer_kind == HEDDLE_UINTR_TIMER_APIC) {
+		if (!thread->delegated)
+			hrtimer_start(&thread->timer, ns_to_ktime(thread->period_ns), HRTIMER_MODE_REL_PINNED_HARD);
+		return;
+	}
 	if (READ_ONCE(thread->timer_kind) != HEDDLE_UINTR_TIMER_HR || READ_ONCE(thread->timer_cpu) == thread->cpu)
 		return;
 	WRITE_ONCE(thread->timer_cpu, thread->cpu);

@@ -93,7 +93,7 @@ struct thread {
 	struct delayed_work keeper; /* gives it back each jiffy; has a reference of its own */
 };
 
-extern unsigned int max_threads, min_period_us;
+extern unsigned int max_threads, min_period_us, keeper;
 
 /* thread.c */
 int uintr_register(struct process *process, struct heddle_uintr_register *what);
@@ -108,6 +108,7 @@ struct thread *uintr_thread_of(struct task_struct *task);
 void uintr_end_current(void);
 void uintr_post(struct thread *thread, u32 vector);
 void uintr_reload(struct thread *thread);
+void uintr_take_posted(struct thread *thread);
 u32 uintr_threads(void);
 u32 uintr_processes(void);
 
@@ -116,6 +117,7 @@ void uintr_timer_init(struct thread *thread);
 int uintr_timer_set(struct process *process, const struct heddle_uintr_timer *what);
 void uintr_timer_stop(struct thread *thread);
 void uintr_timer_follow(struct thread *thread);
+bool uintr_is_keeping(unsigned int cpu);
 int uintr_timers_start(void);
 void uintr_timers_stop(void);
 void uintr_delegate(struct thread *thread);

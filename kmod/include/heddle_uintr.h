@@ -30,7 +30,7 @@
 /* heddle_uintr_info.features */
 #define HEDDLE_UINTR_UIRET_UIF (1 << 0) /* UIRET takes UIF from bit 1 of the flags on the stack */
 #define HEDDLE_UINTR_X2APIC (1 << 1)
-#define HEDDLE_UINTR_APIC_TIMER (1 << 2) /* HEDDLE_UINTR_TIMER_APIC works here: there is a second CPU */
+#define HEDDLE_UINTR_APIC_TIMER (1 << 2) /* HEDDLE_UINTR_TIMER_APIC is more than the kernel's timer: there is a second CPU */
 
 struct heddle_uintr_info {
 	__u32 version;
@@ -39,7 +39,7 @@ struct heddle_uintr_info {
 	__u32 max_targets; /* in one process */
 	__u32 threads; /* registered now, in all processes */
 	__u32 processes; /* that have the device open or a thread registered */
-	__u64 min_period_ns; /* of a timer */
+	__u64 min_period_ns; /* of a timer that ticks more than once; none is longer than a day */
 	/* Of the process. */
 	__u64 resumed; /* times that a receiver came back to a CPU and found vectors posted meanwhile */
 	__u64 migrated; /* times that a receiver came back to another CPU */
@@ -78,8 +78,9 @@ struct heddle_uintr_target {
 /*
  * The CPU's own timer, delegated: no kernel code runs at a tick (Skyloft, section 3.2). The handler must post VECTOR to
  * itself again (SENDUIPI, which sends no interrupt as the receiver's are suppressed), or ticks end. What others send is
- * delivered at the next tick. The kernel has its timer back every few milliseconds, from another CPU, and whenever the
- * thread leaves the CPU. Needs CAP_SYS_ADMIN and a second CPU. Only the thread itself ends it.
+ * delivered at the next tick. The kernel has its timer back every few milliseconds and whenever the thread leaves the
+ * CPU. On the CPU that sees to that (the module's parameter keeper), ticks are the kernel's. Needs CAP_SYS_ADMIN. Only
+ * the thread itself ends it.
  */
 #define HEDDLE_UINTR_TIMER_APIC 2
 
@@ -112,7 +113,7 @@ struct heddle_uintr_timer {
 #define HEDDLE_UINTR_CONNECT _IOWR(HEDDLE_UINTR_MAGIC, 3, struct heddle_uintr_target)
 /* Removes the target INDEX: from the return of the call on, SENDUIPI with it ends in SIGSEGV. ENOENT: no such target. */
 #define HEDDLE_UINTR_DISCONNECT _IOW(HEDDLE_UINTR_MAGIC, 4, __u32)
-/* Sets the timer of a receiver. ENOENT: no such one. ERANGE: too short or long. EPERM, EOPNOTSUPP, EBUSY: see kinds. */
+/* Sets the timer of a receiver. ENOENT: no such one. ERANGE: too short or long. EPERM, EBUSY: see kinds. */
 #define HEDDLE_UINTR_TIMER _IOW(HEDDLE_UINTR_MAGIC, 5, struct heddle_uintr_timer)
 
 #endif

@@ -431,21 +431,23 @@ static __attribute__((interrupt, target("general-regs-only"))) void on_tick(stru
 
 static void *compute(void *argument)
 {
-	pin(0);
+	/* On the CPU of the thread that started it. */
 	while (!done)
 		seen++;
 	return NULL;
 }
 
-static void apic_timer(void)
+/* A delegated timer on CPU `cpu`; on the keeper, CPU 0, the kernel's timer ticks instead. */
+static void apic_timer_on(int cpu)
 {
 	pthread_t other;
-	uint64_t before;
+	uint64_t before, ticks = info_of(device).ticks;
 	int i;
 
-	pin(0);
-	own = connect_to(receive_with(on_tick), VECTOR);
+	pin(cpu);
 	ticking = true;
+	done = false;
+	seen = handled = 0;
 	timer(HEDDLE_UINTR_TIMER_APIC, 0, 100000);
 	while (handled < 1000)
 		;
@@ -460,6 +462,16 @@ static void apic_timer(void)
 	before = handled;
 	while (handled < before + 100)
 		;
+	EQUAL(info_of(device).ticks > ticks, cpu == 0);
+	/* The keeper may not go away meanwhile. */
+	if (cpus() > 1) {
+		FILE *file = fopen("/sys/devices/system/cpu/cpu0/online", "w");
+
+		if (file) {
+			fputc('0', file);
+			FAILS(fclose(file), EBUSY);
+		}
+	}
 	ticking = false;
 	timer(HEDDLE_UINTR_TIMER_OFF, 0, 0);
 	usleep(1000);
@@ -471,6 +483,44 @@ static void apic_timer(void)
 	_senduipi(own);
 	while (handled == before)
 		;
+}
+
+static void apic_timer(void)
+{
+	own = connect_to(receive_with(on_tick), VECTOR);
+	apic_timer_on(0);
+	if (cpus() > 1)
+		apic_timer_on(1);
+}
+
+/* Both CPUs at once, in programs that make no system calls: the kernel keeps both clocks. */
+static void *ticks_alone(void *argument)
+{
+	_Atomic uint64_t mine = 0;
+
+	pin((int)(uintptr_t)argument);
+	connect_to(receive_with(on_tick), VECTOR);
+	timer(HEDDLE_UINTR_TIMER_APIC, 0, 100000);
+	sequence++;
+	while (!done)
+		mine++;
+	return NULL;
+}
+
+static void apic_timers_everywhere(void)
+{
+	pthread_t threads[2] = { start(ticks_alone, (void *)0), start(ticks_alone, (void *)1) };
+	uint64_t i;
+
+	while (sequence < 2)
+		usleep(1000);
+	for (i = 0; i < 20; i++) {
+		pin(i % 2);
+		usleep(1000);
+	}
+	done = true;
+	join(threads[0]);
+	join(threads[1]);
 }
 
 /* Signals in the handler, and interrupts in a signal handler. */
@@ -771,12 +821,6 @@ static void refused(void)
 	FAILS(ioctl(device, HEDDLE_UINTR_TIMER, &clock), ERANGE);
 	clock.kind = 9;
 	FAILS(ioctl(device, HEDDLE_UINTR_TIMER, &clock), EINVAL);
-	if (cpus() < 2) {
-		clock = (struct heddle_uintr_timer){ .kind = HEDDLE_UINTR_TIMER_APIC,
-						     .receiver = NONE,
-						     .period_ns = 100000 };
-		FAILS(ioctl(device, HEDDLE_UINTR_TIMER, &clock), EOPNOTSUPP);
-	}
 	for (i = 0; i < 64; i++)
 		EQUAL(connect_to(0, i), i);
 	expect_signal(send_unregistered, SIGILL);
@@ -885,7 +929,8 @@ static const struct test {
 	{ "two-processes", two_processes, 1 },
 	{ "hr-timer", hr_timer, 1 },
 	{ "timer-of-another", timer_of_another, 1 },
-	{ "apic-timer", apic_timer, 2 },
+	{ "apic-timer", apic_timer, 1 },
+	{ "apic-timers-everywhere", apic_timers_everywhere, 2 },
 	{ "with-signals", with_signals, 1 },
 	{ "thread-exits", thread_exits, 1 },
 	{ "takes-over", takes_over, 1 },

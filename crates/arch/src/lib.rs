@@ -21,6 +21,7 @@ compile_error!("heddle's runtime needs x86-64 Linux; the policies and the simula
 mod gs;
 mod processor;
 mod switch;
+pub mod uintr;
 
 pub use gs::{PreemptCount, gs_base, gs_word, set_gs_base};
 pub use processor::learn_processor;

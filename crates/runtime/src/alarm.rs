@@ -139,11 +139,18 @@ pub(crate) enum Asked {
 }
 
 impl Alarm {
-    /// Creates the timer, for the calling thread. Without one the ticker enforces quanta, each millisecond.
-    pub(crate) fn install(&self, signal: i32, quantum: u64, grace: u64) {
+    /// Creates the timer, for the calling thread, unless it is `given`. Without one the ticker enforces quanta, each
+    /// millisecond.
+    pub(crate) fn install(
+        &self,
+        signal: i32,
+        given: Option<ThreadTimer>,
+        quantum: u64,
+        grace: u64,
+    ) {
         self.grace.store(grace, Ordering::Relaxed);
         self.least_grace.store(grace, Ordering::Relaxed);
-        if let Ok(timer) = ThreadTimer::new(signal) {
+        if let Ok(timer) = given.map_or_else(|| ThreadTimer::new(signal), Ok) {
             self.timer.store(timer.number(), Ordering::Relaxed);
             self.quantum.store(quantum, Ordering::Relaxed);
             let slack = (quantum / 2).min(clock::ns_to_ticks(MOST_SLACK));

@@ -9,6 +9,7 @@ use crate::share;
 use crate::sync::thread_parker;
 use crate::task::Task;
 use crate::tls;
+use crate::uintr;
 use crate::worker::Worker;
 use crate::{ambient, block_on, pool, slab};
 use heddle_arch::PreemptCount;
@@ -66,6 +67,7 @@ pub unsafe fn in_child() {
         drop((global, pool, slab, parkers, signals));
     }
     share::forget_in_child();
+    uintr::forget_in_child();
     interpose::lead(0);
     if Task::current().is_none() {
         return;

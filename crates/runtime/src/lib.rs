@@ -130,6 +130,7 @@ mod time;
 mod timers;
 mod tls;
 pub mod trace;
+mod uintr;
 #[cfg(virtual_time)]
 pub mod virtual_time;
 mod wake;

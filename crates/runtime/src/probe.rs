@@ -311,6 +311,26 @@ pub unsafe extern "C" fn heddle_probe_loaded(word: *const AtomicPtr<c_void>) {
     }
 }
 
+/// Returns whether the program itself was built with probes, as this Heddle knows them.
+pub(crate) fn is_in_program() -> bool {
+    /// Ends the iteration at the first object, the program, with 2 if it has probes.
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> i32 {
+        // SAFETY: the loader passes a valid entry with that many headers, and has mapped what they describe.
+        let has_probes = unsafe {
+            let info = &*info;
+            let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
+            headers.iter().filter(|header| header.p_type == libc::PT_NOTE).any(|header| {
+                let start = (info.dlpi_addr + header.p_vaddr) as *const u8;
+                let notes = std::slice::from_raw_parts(start, header.p_memsz as usize);
+                probe_notes(notes).iter().any(|&(version, ..)| version == NOTE.2)
+            })
+        };
+        1 + i32::from(has_probes)
+    }
+    // SAFETY: the callback matches.
+    unsafe { libc::dl_iterate_phdr(Some(first), std::ptr::null_mut()) == 2 }
+}
+
 /// Hooks the probes of every object that is loaded, and says on stderr if there are none, once per process.
 pub(crate) fn hook_loaded() {
     HAS_AVX.store(u8::from(std::is_x86_feature_detected!("avx")), Ordering::Relaxed);

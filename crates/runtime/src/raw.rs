@@ -145,7 +145,7 @@ impl RawTask {
                 ptr::eq(worker.current.load(Ordering::Acquire), at)
             };
             if let Some(worker) = core.servers.all.iter().find(runs) {
-                core.settings.mechanism.interrupt(worker);
+                core.settings.mechanism.signal(worker);
             }
         });
     }

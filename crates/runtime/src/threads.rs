@@ -46,8 +46,10 @@ pub(crate) fn start_worker(engine: &'static dyn Engine, cpu: usize) -> io::Resul
 fn run(engine: &'static dyn Engine, owner: Owner) {
     let core = engine.core();
     let share = core.settings.share.as_ref();
-    let (quantum, grace) = (core.settings.quantum, core.settings.mechanism.grace());
-    let worker = owner.enter(quantum, grace, share.is_some());
+    let (quantum, mechanism) = (core.settings.quantum, core.settings.mechanism);
+    let worker = owner.enter(quantum, mechanism.grace(), share.is_some(), |worker| {
+        preempt::receive(worker, mechanism, quantum)
+    });
     // The ticker starts spares.
     core.promptness.adopt();
     preempt::prepare_worker();

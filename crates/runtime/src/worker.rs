@@ -5,9 +5,11 @@ use crate::slab::SlabCache;
 use crate::stack_cache::StackCache;
 use crate::task::{Entity, EntityRef, HeaderRef, Liveness, Task, TaskRef};
 use crate::telemetry::{WorkerCounters, WorkerStats};
+use crate::uintr::{self, NO_TARGET};
 use heddle_arch::PreemptCount;
 use heddle_core::{Ns, Rng};
 use heddle_sync::SpinLock;
+use heddle_sys::timer::ThreadTimer;
 use heddle_sys::{clock, memory, thread};
 use std::cell::{Cell, UnsafeCell};
 use std::io;
@@ -63,6 +65,10 @@ pub(crate) struct Worker {
     pub(crate) liveness: &'static Liveness,
     /// The CPU to which its thread is pinned, by the system's number.
     os_cpu: Cell<u32>,
+    /// Its number as a receiver of user interrupts, once it has one. Its target leads there, whatever its thread.
+    pub(crate) receiver: Cell<Option<u32>>,
+    /// Its thread may send user interrupts.
+    pub(crate) can_send: Cell<bool>,
     /// Its thread has forked. A child may have asked for a signal when its parent ends, and to the kernel that is this
     /// thread.
     pub(crate) is_parent: Cell<bool>,
@@ -95,6 +101,12 @@ pub(crate) struct Remote {
     pub(crate) unanswered: AtomicBool,
     pub(crate) alarm: Alarm,
     pub(crate) stats: WorkerStats,
+    /// How registered threads send it user interrupts; [`NO_TARGET`].
+    pub(crate) target: AtomicU32,
+    /// What the handler of its user interrupts sends at once, so that the next tick is one, too; [`NO_TARGET`].
+    pub(crate) repost: AtomicU32,
+    /// User interrupts are ticks of a timer: most find that the time to look has not come.
+    pub(crate) has_ticks: AtomicBool,
     /// The thread's kernel id.
     pub(crate) tid: AtomicU32,
     /// Whether it serves its CPU. A worker that is blocked in the kernel is detached by the thread that notices, and
@@ -109,6 +121,11 @@ pub(crate) struct Remote {
 /// The offsets of `look_at` and `started`, for [`crate::probe`].
 pub(crate) const LOOK_AT: usize = offset_of!(Remote, look_at);
 pub(crate) const STARTED: usize = offset_of!(Remote, started);
+
+/// Offsets for [`crate::uintr`].
+pub(crate) const ASKED: usize = offset_of!(Remote, asked);
+pub(crate) const REPOST: usize = offset_of!(Remote, repost);
+pub(crate) const HAS_TICKS: usize = offset_of!(Remote, has_ticks);
 
 /// Between two looks of a worker at sockets and timers, beside probes.
 const INPUTS_PERIOD: Ns = Ns::from_us(20);
@@ -171,7 +188,15 @@ impl Owner {
 
     /// Installs the block in the calling kernel thread. Its alarm serves tasks with this `quantum`, if there is one. It
     /// leaves them `grace` to find out by themselves that a quantum is over. The runtime `shares` its CPUs or not.
-    pub(crate) fn enter(self, quantum: Option<Ns>, grace: Ns, shares: bool) -> &'static Worker {
+    ///
+    /// `receive` prepares the thread for user interrupts, and returns the timer that ends quanta then.
+    pub(crate) fn enter(
+        self,
+        quantum: Option<Ns>,
+        grace: Ns,
+        shares: bool,
+        receive: impl FnOnce(&Worker) -> Option<ThreadTimer>,
+    ) -> &'static Worker {
         let worker = self.0;
         worker.tid.store(heddle_sys::thread::id(), Ordering::Relaxed);
         worker.loop_fs.set(heddle_arch::fs_base());
@@ -184,9 +209,10 @@ impl Owner {
             let previous = heddle_sys::signal::set_alternate_stack(worker.altstack.get());
             worker.previous_altstack.set(previous);
         }
+        let timer = receive(worker);
         if let Some(quantum) = quantum {
             let (quantum, grace) = (clock::ns_to_ticks(quantum), clock::ns_to_ticks(grace));
-            worker.alarm.install(alarm::SIGNAL, quantum, grace);
+            worker.alarm.install(alarm::SIGNAL, timer, quantum, grace);
         } else if shares {
             worker.alarm.install_for_retries(alarm::SIGNAL);
         }
@@ -237,6 +263,8 @@ impl Worker {
             runtime,
             liveness,
             os_cpu: Cell::new(0),
+            receiver: Cell::new(None),
+            can_send: Cell::new(false),
             is_parent: Cell::new(false),
         };
         new.remote.this = at as usize;
@@ -255,6 +283,10 @@ impl Worker {
     /// on.
     pub(crate) unsafe fn free(remote: &'static Remote) {
         let at = remote.this as *mut Worker;
+        let target = remote.target.load(Ordering::Relaxed);
+        if target != NO_TARGET {
+            heddle_sys::uintr::disconnect(target);
+        }
         // SAFETY: by the caller's promise; `create` mapped it.
         unsafe {
             at.drop_in_place();
@@ -266,6 +298,7 @@ impl Worker {
     pub(crate) fn exit(&'static self) -> Owner {
         IS_WORKER.set(false);
         self.alarm.remove();
+        self.receive_no_more();
         self.tid.store(0, Ordering::Relaxed);
         // SAFETY: zero means no block, and the stack from before is still there.
         unsafe {
@@ -273,6 +306,49 @@ impl Worker {
             heddle_sys::signal::set_alternate_stack(self.previous_altstack.get());
         }
         Owner(self)
+    }
+
+    /// Makes the calling thread, which is the worker's, a receiver of user interrupts, with the same target as the
+    /// threads that were the worker's before. Returns its number.
+    ///
+    /// # Errors
+    /// The module's.
+    ///
+    /// # Safety
+    /// As for [`heddle_sys::uintr::register`].
+    pub(crate) unsafe fn receive(&self, handler: unsafe extern "C" fn()) -> io::Result<u32> {
+        uintr::become_worker();
+        // SAFETY: by the caller's promise.
+        let receiver = unsafe { heddle_sys::uintr::register(handler, self.receiver.get())? };
+        self.receiver.set(Some(receiver));
+        self.can_send.set(true);
+        if self.target.load(Ordering::Relaxed) == NO_TARGET {
+            let target = heddle_sys::uintr::connect(receiver, uintr::VECTOR)
+                .inspect_err(|_| self.receive_no_more())?;
+            self.target.store(target, Ordering::Release);
+        }
+        Ok(receiver)
+    }
+
+    /// Makes a timer interrupt the calling thread, the worker's, each `period`: its CPU's own, or the kernel's if it may
+    /// not have that.
+    pub(crate) fn tick(&self, receiver: u32, period: Ns) {
+        self.has_ticks.store(true, Ordering::Relaxed);
+        self.repost.store(self.target.load(Ordering::Relaxed), Ordering::Relaxed);
+        if heddle_sys::uintr::set_apic_timer(uintr::VECTOR, period).is_err() {
+            self.repost.store(NO_TARGET, Ordering::Relaxed);
+            ThreadTimer::of_receiver(receiver, uintr::VECTOR).repeat(period);
+        }
+    }
+
+    /// Undoes [`Worker::receive`] and [`Worker::tick`]. The target stays, for the next thread.
+    fn receive_no_more(&self) {
+        if self.can_send.replace(false) {
+            // First: where the timer is the kernel's again, sending to oneself causes an interrupt.
+            self.repost.store(NO_TARGET, Ordering::Relaxed);
+            heddle_sys::uintr::unregister();
+            self.has_ticks.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Pins the calling thread, which is the worker's, to the CPU that the system calls `os_cpu`. If that CPU has gone
@@ -463,6 +539,9 @@ impl Remote {
             unanswered: AtomicBool::new(false),
             alarm: Alarm::default(),
             stats: WorkerStats::new(counters),
+            target: AtomicU32::new(NO_TARGET),
+            repost: AtomicU32::new(NO_TARGET),
+            has_ticks: AtomicBool::new(false),
             tid: AtomicU32::new(0),
             attached: AtomicBool::new(true),
             spare_word: AtomicU32::new(0),
@@ -500,8 +579,25 @@ impl Remote {
         let tid = self.tid.load(Ordering::Relaxed);
         // Without a thread it has no task, and a thread that has ended needs no signal.
         if self.ask() == Asked::Due && tid != 0 {
-            thread::signal(tid, alarm::SIGNAL);
+            let _ = self.send() || thread::signal(tid, alarm::SIGNAL);
         }
+    }
+
+    /// Sends it a user interrupt. Returns false if it takes none or the calling thread may not send.
+    pub(crate) fn send(&self) -> bool {
+        let target = self.target.load(Ordering::Acquire);
+        if target == NO_TARGET || self.tid.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let can_send = match Worker::here() {
+            Some(worker) => worker.can_send.get(),
+            None => uintr::can_send(),
+        };
+        if can_send {
+            // SAFETY: the caller is registered, and a target stays as long as the worker's block.
+            unsafe { heddle_arch::uintr::send(target.into()) };
+        }
+        can_send
     }
 
     /// Asks its alarm to limit its task to the quantum, and its probes, if it has some, to look then.

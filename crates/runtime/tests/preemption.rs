@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Runs `work` in several tasks of one worker, which take turns only by preemption, until `times` preemptions have
-/// happened.
+/// happened, or as many as HEDDLE_TEST_PREEMPTIONS says.
 fn preempted<T: Send + 'static>(times: u64, work: fn(u64, &AtomicBool) -> T) -> Vec<T> {
+    let wanted = std::env::var("HEDDLE_TEST_PREEMPTIONS").ok();
+    let times = wanted.map_or(times, |number| number.parse().unwrap());
     let rt = runtime("round-robin:quantum=20us");
     let stop = Arc::new(AtomicBool::new(false));
     let tasks: Vec<_> = (0..3)
@@ -240,6 +242,32 @@ registers_survive!(general_registers_survive, true, |pattern| {
         );
     }
     wrong == 0
+});
+
+registers_survive!(flags_survive, true, |pattern| {
+    // Carry, parity, adjust, zero, sign and overflow, each task others.
+    let wanted = pattern & 0x8d5;
+    let seen: u64;
+    // SAFETY: these flags belong to the block; the loop changes none of them.
+    unsafe {
+        std::arch::asm!(
+            "mov ecx, 20000", "push {w}", "popfq",
+            "2:", "lea ecx, [ecx - 1]", "jecxz 3f", "jmp 2b",
+            "3:", "pushfq", "pop {s}",
+            w = in(reg) wanted | 0x202, s = out(reg) seen, out("rcx") _,
+        );
+    }
+    seen & 0x8d5 == wanted
+});
+
+registers_survive!(errno_survives, true, |pattern| {
+    // SAFETY: the calling task's own variable.
+    unsafe {
+        let errno = libc::__errno_location();
+        *errno = pattern as i32;
+        (0..20_000).for_each(|_| std::hint::spin_loop());
+        *errno == pattern as i32
+    }
 });
 
 registers_survive!(sse_registers_survive, true, |pattern| {

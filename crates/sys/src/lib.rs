@@ -30,6 +30,7 @@ pub mod syscall;
 pub mod thread;
 pub mod timer;
 pub mod topology;
+pub mod uintr;
 pub mod usdt;
 
 /// Prints the reason on standard error and aborts the process, for cases in which continuing would run a task twice or

@@ -9,8 +9,13 @@ use std::io;
 /// In virtual time (`--cfg virtual_time`) there is no timer behind it, and it never fires.
 ///
 /// The number of a deleted timer may be reused by a later one: then a thread is interrupted in vain.
+///
+/// A thread that receives user interrupts ([`crate::uintr`]) can have one that causes such an interrupt instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadTimer(i32);
+
+/// In the number of a timer of user interrupts, beside its receiver's. The kernel's own numbers are far lower.
+const OF_RECEIVER: i32 = 1 << 30;
 
 impl ThreadTimer {
     /// Returns a timer that is not set, and sends `signal` to the calling thread when it fires.
@@ -47,6 +52,17 @@ impl ThreadTimer {
         if result == 0 { Ok(ThreadTimer(number)) } else { Err(io::Error::last_os_error()) }
     }
 
+    /// Returns the timer of `receiver`, which interrupts it by vector `vector` when it fires.
+    pub fn of_receiver(receiver: u32, vector: u8) -> ThreadTimer {
+        ThreadTimer(OF_RECEIVER | i32::from(vector) << 16 | receiver.cast_signed())
+    }
+
+    /// Returns the receiver and the vector of a timer of user interrupts.
+    fn receiver(self) -> Option<(u32, u32)> {
+        let number = self.0.cast_unsigned();
+        (self.0 >= OF_RECEIVER).then_some((number & 0xffff, number >> 16 & 0x3f))
+    }
+
     /// Returns the timer with this number.
     pub fn from_number(number: i32) -> ThreadTimer {
         ThreadTimer(number)
@@ -76,6 +92,10 @@ impl ThreadTimer {
         if cfg!(virtual_time) {
             return;
         }
+        if let Some((receiver, vector)) = self.receiver() {
+            let repeats = again != Ns::ZERO;
+            return crate::uintr::set_timer(receiver, vector, time, repeats);
+        }
         let [it_value, it_interval] = [time, again].map(crate::futex::timespec);
         let time = libc::itimerspec { it_interval, it_value };
         let none = core::ptr::null_mut::<libc::itimerspec>();
@@ -88,6 +108,9 @@ impl ThreadTimer {
         if cfg!(virtual_time) {
             return;
         }
+        if self.receiver().is_some() {
+            return self.stop();
+        }
         // SAFETY: a system call on a number.
         unsafe { libc::syscall(libc::SYS_timer_delete, self.0) };
     }
@@ -97,6 +120,17 @@ impl ThreadTimer {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn the_number_of_a_receivers_timer_says_all() {
+        for (receiver, vector) in [(0, 0), (255, 63), (0xffff, 1)] {
+            let timer = ThreadTimer::of_receiver(receiver, vector);
+            let again = ThreadTimer::from_number(timer.number());
+            assert_eq!(again.receiver(), Some((receiver, u32::from(vector))));
+        }
+        assert_eq!(ThreadTimer(0).receiver(), None);
+        assert_eq!(ThreadTimer(-1).receiver(), None);
+    }
 
     static FIRED_IN: AtomicU32 = AtomicU32::new(0);
 

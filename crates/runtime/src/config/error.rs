@@ -91,6 +91,11 @@ pub enum ConfigError {
         "user space cannot set FS and GS on this machine (needs FSGSBASE and Linux 5.9 or later); see `heddle doctor`"
     )]
     NoFsGsBase,
+    /// The mechanism is user interrupts, and there are none.
+    #[error(
+        "no user interrupts here: {0}; `heddle doctor` says more, and HEDDLE_MECHANISM=signal does without"
+    )]
+    NoUserInterrupts(#[source] heddle_sys::uintr::Unavailable),
     /// A system call failed.
     #[error("cannot start the runtime: {what}: {error}{}", advice(error))]
     System {

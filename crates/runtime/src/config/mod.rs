@@ -11,9 +11,11 @@ use crate::futex;
 use crate::interpose;
 use crate::pool;
 use crate::preempt::Mechanism;
+use crate::probe;
 use crate::runtime::Runtime;
 use crate::share::{Share, ShareConfig, ShareError};
 use crate::tls::TlsMode;
+use crate::uintr;
 use error::refused;
 use heddle_core::{CpuInfo, Ns, Policy};
 use heddle_netstack::net::Net;
@@ -25,8 +27,8 @@ use std::sync::Arc;
 
 /// A builder of runtimes.
 ///
-/// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`, `probe`),
-/// `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), `HEDDLE_SHARE`
+/// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`, `probe`,
+/// `uintr`, `uintr-timer`), `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), `HEDDLE_SHARE`
 /// with `HEDDLE_SHARE_CLASS` and `HEDDLE_SHARE_NAME` ([`RuntimeBuilder::share`]), `HEDDLE_NET` (`kernel`, `xdp:eth0`,
 /// `auto:eth0`; [`RuntimeBuilder::net`]), and `HEDDLE_TELEMETRY` (`on`, `off`). The defaults are work stealing without
 /// preemption, one worker for every CPU that the process may use, the kernel's sockets, and no dispatcher.
@@ -62,6 +64,19 @@ const MAX_PREEMPTED_POLLS: u32 = 1024;
 /// The default policy.
 const DEFAULT_POLICY: &str = "work-stealing";
 
+impl Mechanism {
+    /// Returns the best mechanism that there is here: user interrupts, then probes, then signals.
+    pub fn automatic() -> Mechanism {
+        if uintr::prepare().is_ok() {
+            Mechanism::Uintr
+        } else if probe::is_in_program() {
+            Mechanism::Probe
+        } else {
+            Mechanism::Signal
+        }
+    }
+}
+
 impl RuntimeBuilder {
     /// Returns a builder with all defaults.
     pub fn new() -> RuntimeBuilder {
@@ -80,7 +95,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how tasks are preempted, if the policy preempts.
+    /// Sets how tasks are preempted, if the policy preempts. The default is [`Mechanism::automatic`].
     pub fn mechanism(mut self, mechanism: Mechanism) -> Self {
         self.mechanism = Some(mechanism);
         self
@@ -217,7 +232,10 @@ impl RuntimeBuilder {
         interpose::prepare();
         futex::prepare();
         let dispatcher = self.dispatcher.map(heddle_sys::topology::cpu_info);
-        let mechanism = self.mechanism.unwrap_or_default();
+        let mechanism = self.mechanism.unwrap_or_else(Mechanism::automatic);
+        if mechanism.has_user_interrupts() {
+            uintr::prepare().map_err(ConfigError::NoUserInterrupts)?;
+        }
         if mechanism != Mechanism::None {
             code::learn(&self.no_preempt_code);
         }

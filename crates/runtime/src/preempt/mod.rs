@@ -40,21 +40,25 @@
 //! code. A second signal would interrupt not the C library but *the handler*, which is ordinary code, and would switch
 //! away with the allocator's lock held; frames would also pile up if signals came faster than they can be handled.
 
+mod entry;
+
 pub(crate) use crate::alarm::SIGNAL;
 use crate::code;
 use crate::report;
 use crate::switch::{finish_switch, leave, leave_for};
 use crate::task::{GUARD, Next, Task};
+use crate::uintr;
 use crate::worker::{NEVER, Remote, Worker};
 use heddle_arch::PreemptCount;
 use heddle_core::Ns;
 use heddle_sys::thread::Blocked;
+use heddle_sys::timer::ThreadTimer;
 use heddle_sys::usdt;
 use std::io;
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 
 /// How a running task is preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,11 +71,17 @@ pub enum Mechanism {
     /// By probes, which the compiler has put into the program (`heddle cc`, `heddle cargo`), and by a signal where code
     /// without probes has had 100 us more than its quantum.
     Probe,
+    /// By a user interrupt (Intel, from Sapphire Rapids on; needs the kernel module in `kmod/`), which a timer of the
+    /// kernel or another thread sends.
+    Uintr,
+    /// By a timer of each worker whose ticks reach the task without the kernel, or by the kernel's where the process may
+    /// not have that; the task looks at the clock at each tick.
+    UintrTimer,
 }
 
 impl Mechanism {
     /// The mechanisms' names, for errors and help.
-    pub const NAMES: &'static str = "none, signal, probe";
+    pub const NAMES: &'static str = "none, signal, probe, uintr, uintr-timer";
 
     /// Returns the mechanism's name.
     pub fn name(self) -> &'static str {
@@ -79,7 +89,19 @@ impl Mechanism {
             Mechanism::None => "none",
             Mechanism::Signal => "signal",
             Mechanism::Probe => "probe",
+            Mechanism::Uintr => "uintr",
+            Mechanism::UintrTimer => "uintr-timer",
         }
+    }
+
+    /// Returns whether user interrupts are part of it.
+    pub(crate) fn has_user_interrupts(self) -> bool {
+        matches!(self, Mechanism::Uintr | Mechanism::UintrTimer)
+    }
+
+    /// Returns whether tasks look at the clock themselves, at probes or ticks.
+    fn has_looks(self) -> bool {
+        matches!(self, Mechanism::Probe | Mechanism::UintrTimer)
     }
 
     /// Returns the shortest sensible quantum: below it, preempting costs more than the work done in between.
@@ -87,22 +109,25 @@ impl Mechanism {
         match self {
             Mechanism::None => Ns::ZERO,
             // Virtual time does not pass while a task is preempted.
-            Mechanism::Signal | Mechanism::Probe if cfg!(virtual_time) => Ns::ZERO,
+            _ if cfg!(virtual_time) => Ns::ZERO,
             Mechanism::Signal => Ns::from_us(10),
             // Probes look at the clock every microsecond or two.
             Mechanism::Probe => Ns::from_us(2),
+            // Aspen, section 4.1: the best of their quanta.
+            Mechanism::Uintr | Mechanism::UintrTimer => Ns::from_us(5),
         }
     }
 
     /// Returns how long a task may exceed its quantum before it is interrupted by a signal all the same.
     pub(crate) fn grace(self) -> Ns {
         match self {
-            Mechanism::Probe if !cfg!(virtual_time) => Ns::from_us(100),
+            _ if cfg!(virtual_time) => Ns::ZERO,
+            Mechanism::Probe | Mechanism::UintrTimer => Ns::from_us(100),
             _ => Ns::ZERO,
         }
     }
 
-    /// Installs the signal handlers for this process.
+    /// Installs the signal handlers for this process. User interrupts are prepared.
     pub(crate) fn install(self) -> io::Result<()> {
         static ONCE: OnceLock<Result<(), i32>> = OnceLock::new();
         let done = ONCE.get_or_init(|| {
@@ -121,7 +146,11 @@ impl Mechanism {
                 Err(e) => Err(e.raw_os_error().unwrap_or(libc::EINVAL)),
             }
         });
-        done.map_err(io::Error::from_raw_os_error)
+        done.map_err(io::Error::from_raw_os_error)?;
+        if self.has_user_interrupts() {
+            use_signal_entry()?;
+        }
+        Ok(())
     }
 
     /// Requests that `worker` preempt what it runs. Returns false if the request could not be delivered. If a task
@@ -134,7 +163,7 @@ impl Mechanism {
             unsafe { PreemptCount::set_pending() };
             return true;
         }
-        self == Mechanism::Probe && worker.look_now() || self.interrupt(worker)
+        self.has_looks() && worker.look_now() || self.interrupt(worker)
     }
 
     /// Interrupts what `worker` runs, which then checks whether it must yield. Returns false if that failed.
@@ -142,17 +171,24 @@ impl Mechanism {
         match self {
             Mechanism::None => false,
             // Tasks check for themselves whether they were asked.
-            Mechanism::Signal | Mechanism::Probe if cfg!(virtual_time) => true,
-            Mechanism::Signal | Mechanism::Probe => match worker.tid.load(Ordering::Relaxed) {
-                0 => false,
-                tid => {
-                    let is_sent = heddle_sys::thread::signal(tid, SIGNAL);
-                    if is_sent {
-                        usdt::preempt_sent(worker.cpu(), tid);
-                    }
-                    is_sent
+            _ if cfg!(virtual_time) => true,
+            _ => worker.send() || self.signal(worker),
+        }
+    }
+
+    /// Interrupts what `worker` runs by a signal: the handler of attention is called ([`hook_attention`]). Returns
+    /// false if that failed.
+    pub(crate) fn signal(self, worker: &Remote) -> bool {
+        match worker.tid.load(Ordering::Relaxed) {
+            _ if self == Mechanism::None || cfg!(virtual_time) => self != Mechanism::None,
+            0 => false,
+            tid => {
+                let is_sent = heddle_sys::thread::signal(tid, SIGNAL);
+                if is_sent {
+                    usdt::preempt_sent(worker.cpu(), tid);
                 }
-            },
+                is_sent
+            }
         }
     }
 }
@@ -165,13 +201,60 @@ impl std::str::FromStr for Mechanism {
             "none" => Ok(Mechanism::None),
             "signal" => Ok(Mechanism::Signal),
             "probe" => Ok(Mechanism::Probe),
-            "uintr" => {
-                Err(format!("mechanism `{text}` is not built yet; available: {}", Self::NAMES))
-            }
+            "uintr" => Ok(Mechanism::Uintr),
+            "uintr-timer" => Ok(Mechanism::UintrTimer),
             _ => Err(format!("no preemption mechanism `{text}`; available: {}", Self::NAMES)),
         }
     }
 }
+
+/// Makes the signal's handler keep out of the way of user interrupts, once per process.
+fn use_signal_entry() -> io::Result<()> {
+    static ONCE: OnceLock<Result<(), i32>> = OnceLock::new();
+    let done = ONCE.get_or_init(|| {
+        // SAFETY: it calls `on_preempt`, which is installed already.
+        let installed = unsafe { heddle_sys::signal::install(SIGNAL, entry::signal_entry, 0) };
+        installed.map(drop).map_err(|e| e.raw_os_error().unwrap_or(libc::EINVAL))
+    });
+    done.map_err(io::Error::from_raw_os_error)
+}
+
+/// Makes the calling thread, that of `worker`, a receiver if the mechanism says so. Returns the timer that ends its quanta
+/// then; `None`: one that sends signals.
+///
+/// A thread that the module has no room for is interrupted by signals.
+pub(crate) fn receive(
+    worker: &Worker,
+    mechanism: Mechanism,
+    quantum: Option<Ns>,
+) -> Option<ThreadTimer> {
+    if !mechanism.has_user_interrupts() {
+        return None;
+    }
+    // SAFETY: the handler is as the call wants it; the block is behind GS.
+    let receiver = match unsafe { worker.receive(entry::entry) } {
+        Ok(receiver) => receiver,
+        Err(error) => {
+            static SAID: AtomicBool = AtomicBool::new(false);
+            if !SAID.swap(true, Ordering::Relaxed) {
+                report::say(format_args!(
+                    "heddle: no user interrupts for some worker ({error}): it is preempted by signals"
+                ));
+            }
+            return None;
+        }
+    };
+    match (mechanism, quantum) {
+        (Mechanism::UintrTimer, Some(quantum)) => {
+            worker.tick(receiver, SHORTEST_TICK.max(Ns(quantum.0 / 2)));
+            None
+        }
+        _ => Some(ThreadTimer::of_receiver(receiver, uintr::VECTOR)),
+    }
+}
+
+/// The shortest time between two ticks of a worker's timer.
+const SHORTEST_TICK: Ns = Ns::from_us(5);
 
 /// Holds preemption off while it lives. Free in ordinary threads, two instructions in a task.
 #[must_use]
@@ -405,15 +488,79 @@ extern "C" fn on_preempt(signal: i32, info: *mut libc::siginfo_t, context: *mut 
             worker.alarm.was_needed();
             // The next task must be interruptible again. The kernel restores the mask when it resumes this task.
             heddle_sys::signal::unblock(SIGNAL);
+            uintr::allow();
             leave(task, next);
+            uintr::hold_off();
         }
         // Returning restores the frame's alternate stack: it must be that of the worker on which we are now.
         context.uc_stack = Worker::current().altstack.get();
         *libc::__errno_location() = errno;
         if PreemptCount::enable() {
-            take_pending();
+            take_pending_in_handler(task);
         }
         attend(at, context);
+    }
+}
+
+/// Answers, in a handler, a request that arrived while the handler held preemption off.
+fn take_pending_in_handler(task: &'static Task) {
+    loop {
+        // SAFETY: a task runs on a worker. In a handler user interrupts are held off where preemption is not.
+        let due = unsafe {
+            PreemptCount::set_depth(1);
+            uintr::allow();
+            keeping_errno(|| leave_for(task, answer(task, Worker::is_early)));
+            uintr::hold_off();
+            PreemptCount::enable()
+        };
+        if !due {
+            return;
+        }
+    }
+}
+
+/// The signal's handler where it has interrupted that of a user interrupt, which answers.
+extern "C" fn on_preempt_inside(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    if is_programs(signal, info, context) == Some(true) || Task::current().is_none() {
+        return;
+    }
+    // SAFETY: a task runs on a worker; the kernel passes valid information.
+    unsafe {
+        note_program(Worker::current(), info);
+        PreemptCount::set_pending();
+    }
+}
+
+/// The handler of user interrupts, behind [`entry::entry`]: the calling task, in which preemption is on, was interrupted
+/// at the address `at` with the stack pointer `sp`. User interrupts are held off.
+extern "C" fn on_user_interrupt(at: usize, sp: usize) {
+    let Some(task) = Task::current() else { return };
+    // SAFETY: a task runs on a worker. Its stack pointer is valid.
+    unsafe {
+        let worker = Worker::current();
+        worker.stats.interrupts.add(1);
+        worker.stats.meter.on_interrupt(&task.cpu_time);
+        if code::is_held_in(at, sp) || entry::is_signals(at) {
+            PreemptCount::set_pending();
+            return keeping_errno(|| worker.alarm.retry());
+        }
+        PreemptCount::set_depth(1);
+        worker.alarm.was_heard();
+        keeping_errno(|| {
+            if let Some(next) = answer(task, Worker::is_early) {
+                worker.alarm.was_needed();
+                uintr::allow();
+                leave(task, next);
+                uintr::hold_off();
+            }
+        });
+        if PreemptCount::enable() {
+            take_pending_in_handler(task);
+        }
     }
 }
 
