@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the parts of the module share. The protocol between senders, the context switch and the processor is described
- * in docs/design/uintr.md, and modelled in crates/sync/tests/uintr.rs.
+ * in docs/design/uintr.md, and modelled in crates/sync/src/uintr_model.rs.
  */
 #ifndef UINTR_H
 #define UINTR_H

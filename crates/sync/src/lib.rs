@@ -19,6 +19,8 @@ pub mod park;
 mod poll;
 mod spin;
 mod spin_cell;
+#[cfg(all(test, loom))]
+mod uintr_model;
 mod wait_list;
 #[cfg(all(test, loom))]
 mod wait_model;
