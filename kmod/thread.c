@@ -71,6 +71,7 @@ static void load(struct thread *thread)
 		vector = NOTIFICATION_VECTOR;
 		if (thread->cpu != cpu) {
 			atomic64_inc(&process->migrated);
+			/* Before the state: who finds no ON there notifies this CPU. */
 			WRITE_ONCE(thread->cpu, cpu);
 		}
 		/* ON goes: a notification that is still on its way to another CPU is lost. */
@@ -202,7 +203,7 @@ static void end(struct thread *thread)
 	local_irq_restore(flags);
 	preempt_enable();
 	preempt_notifier_dec();
-	/* SN stays set: what is sent from now on is posted to nobody, and causes no notification. */
+	/* SN stays set: what is sent from now on is lost, and causes no notification. */
 	smp_store_release(&thread->dead, true);
 	uintr_thread_put(thread);
 	atomic_dec(&threads);
@@ -232,13 +233,16 @@ static void await_senders(void)
 	on_each_cpu(nothing, NULL, true);
 }
 
-/* Ends what is left of the thread that had the place NUMBER. The process is locked, or nobody else has it. */
+/* Ends what is left of the thread that had the place NUMBER. The process is locked, or about to be freed. */
 static void clear_place(struct process *process, u32 number)
 {
 	struct thread *thread = process->receivers[number];
 
 	process->receivers[number] = NULL;
-	/* Another thread may have set it as this one ended. */
+	/*
+	 * Another thread may have set it as this one ended. A tick would set ON in the descriptor of the next thread and
+	 * notify the wrong CPU, and the next thread would hear nothing more.
+	 */
 	hrtimer_cancel(&thread->timer);
 	uintr_thread_put(thread);
 }
@@ -285,7 +289,7 @@ static int make_tables(struct process *process)
 	return process->upids && process->receivers && process->targets ? 0 : -ENOMEM;
 }
 
-/* Makes THREAD a receiver, in the place NUMBER of one that has ended or a free one. The process is locked. */
+/* Makes THREAD a receiver with this number: of one that has ended, or any free one. The process is locked. */
 static int become_receiver(struct thread *thread, u32 number)
 {
 	struct process *process = thread->process;

@@ -183,6 +183,7 @@ void uintr_timer_init(struct thread *thread)
 	hrtimer_init(&thread->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 	thread->timer.function = tick;
 #endif
+	raw_spin_lock_init(&thread->timer_lock);
 	INIT_DELAYED_WORK(&thread->keeper, keep);
 }
 
@@ -261,6 +262,9 @@ static int set_apic_timer(struct thread *thread, const struct heddle_uintr_timer
 /* Sets the kernel's timer for THREAD, any one of the process, which is locked. */
 static void set_hr_timer(struct thread *thread, const struct heddle_uintr_timer *what)
 {
+	unsigned long flags;
+
+	/* No tick is under way while the fields change. */
 	hrtimer_cancel(&thread->timer);
 	WRITE_ONCE(thread->timer_kind, what->kind);
 	if (what->kind == HEDDLE_UINTR_TIMER_OFF)
@@ -268,10 +272,11 @@ static void set_hr_timer(struct thread *thread, const struct heddle_uintr_timer 
 	thread->timer_vector = what->vector;
 	thread->period_ns = what->period_ns;
 	thread->once = what->flags & HEDDLE_UINTR_TIMER_ONCE;
-	preempt_disable();
+	/* The thread may come to a CPU meanwhile, and moves the timer there. */
+	raw_spin_lock_irqsave(&thread->timer_lock, flags);
 	WRITE_ONCE(thread->timer_cpu, smp_processor_id());
 	hrtimer_start(&thread->timer, ns_to_ktime(what->period_ns), HRTIMER_MODE_REL_PINNED_HARD);
-	preempt_enable();
+	raw_spin_unlock_irqrestore(&thread->timer_lock, flags);
 }
 
 int uintr_timer_set(struct process *process, const struct heddle_uintr_timer *what)
@@ -316,7 +321,7 @@ int uintr_timer_set(struct process *process, const struct heddle_uintr_timer *wh
 /* THREAD, the current one, has come to a CPU: its timer follows. Interrupts are on, preemption is off. */
 void uintr_timer_follow(struct thread *thread)
 {
-	ktime_t left;
+	unsigned long flags;
 
 	if (thread->timer_kind == HEDDLE_UINTR_TIMER_APIC) {
 		if (!thread->delegated)
@@ -325,9 +330,10 @@ void uintr_timer_follow(struct thread *thread)
 	}
 	if (READ_ONCE(thread->timer_kind) != HEDDLE_UINTR_TIMER_HR || READ_ONCE(thread->timer_cpu) == thread->cpu)
 		return;
+	raw_spin_lock_irqsave(&thread->timer_lock, flags);
 	WRITE_ONCE(thread->timer_cpu, thread->cpu);
-	left = hrtimer_get_remaining(&thread->timer);
 	/* One that ticks at this moment stays where it is. */
 	if (hrtimer_try_to_cancel(&thread->timer) == 1)
-		hrtimer_start(&thread->timer, left, HRTIMER_MODE_REL_PINNED_HARD);
+		hrtimer_start_expires(&thread->timer, HRTIMER_MODE_ABS_PINNED_HARD);
+	raw_spin_unlock_irqrestore(&thread->timer_lock, flags);
 }

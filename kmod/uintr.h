@@ -85,6 +85,7 @@ struct thread {
 	u64 period_ns;
 	bool once;
 	struct hrtimer timer;
+	raw_spinlock_t timer_lock; /* held where the timer begins or moves */
 	int timer_cpu;
 	/* With a delegated timer. */
 	u32 apic_count;

@@ -7,8 +7,8 @@
  * call reaches another one. Everything ends with the thread, with exec, and with the process; a child of fork starts
  * without.
  *
- * Every structure is zero where nothing is said, or the call fails with EINVAL. All calls fail with ESTALE if the device
- * was opened by another process or before exec.
+ * Every structure is zero where nothing is said, or the call fails with EINVAL. All calls fail with ESTALE if the
+ * device was opened by another process or before exec.
  */
 #ifndef HEDDLE_UINTR_H
 #define HEDDLE_UINTR_H
@@ -30,7 +30,7 @@
 /* heddle_uintr_info.features */
 #define HEDDLE_UINTR_UIRET_UIF (1 << 0) /* UIRET takes UIF from bit 1 of the flags on the stack */
 #define HEDDLE_UINTR_X2APIC (1 << 1)
-#define HEDDLE_UINTR_APIC_TIMER (1 << 2) /* HEDDLE_UINTR_TIMER_APIC is more than the kernel's timer: there is a second CPU */
+#define HEDDLE_UINTR_APIC_TIMER (1 << 2) /* HEDDLE_UINTR_TIMER_APIC is more than the kernel's: there are two CPUs */
 
 struct heddle_uintr_info {
 	__u32 version;
@@ -100,8 +100,8 @@ struct heddle_uintr_timer {
 /* What there is and what happened. */
 #define HEDDLE_UINTR_INFO _IOR(HEDDLE_UINTR_MAGIC, 0, struct heddle_uintr_info)
 /*
- * Registers the calling thread. EBUSY: it is already, or the receiver's place is taken. EINVAL: the handler is no address
- * of a program. EAGAIN: a limit. ENOENT: no such receiver.
+ * Registers the calling thread. EBUSY: it is already, or the receiver's place is taken. EINVAL: the handler is no
+ * address of a program. EAGAIN: a limit. ENOENT: no such receiver.
  */
 #define HEDDLE_UINTR_REGISTER _IOWR(HEDDLE_UINTR_MAGIC, 1, struct heddle_uintr_register)
 /*
@@ -111,7 +111,7 @@ struct heddle_uintr_timer {
 #define HEDDLE_UINTR_UNREGISTER _IO(HEDDLE_UINTR_MAGIC, 2)
 /* Adds a target; the same receiver and vector have the same index. ENOENT: no such receiver. ENOSPC: table full. */
 #define HEDDLE_UINTR_CONNECT _IOWR(HEDDLE_UINTR_MAGIC, 3, struct heddle_uintr_target)
-/* Removes the target INDEX: from the return of the call on, SENDUIPI with it ends in SIGSEGV. ENOENT: no such target. */
+/* Removes the target INDEX: once the call returns, SENDUIPI with it ends in SIGSEGV. ENOENT: no such target. */
 #define HEDDLE_UINTR_DISCONNECT _IOW(HEDDLE_UINTR_MAGIC, 4, __u32)
 /* Sets the timer of a receiver. ENOENT: no such one. ERANGE: too short or long. EPERM, EBUSY: see kinds. */
 #define HEDDLE_UINTR_TIMER _IOW(HEDDLE_UINTR_MAGIC, 5, struct heddle_uintr_timer)

@@ -43,7 +43,7 @@ static int device;
 static _Atomic uint64_t sequence; /* number of the last send */
 static _Atomic uint64_t seen; /* the greatest that a handler read */
 static _Atomic uint64_t handled;
-static _Atomic uint64_t wrong; /* vectors that nobody sends */
+static _Atomic uint64_t wrong; /* vectors that were not sent */
 static _Atomic bool done, ready;
 static _Atomic int receiver_cpu;
 
@@ -631,7 +631,7 @@ static void thread_exits(void)
 	EQUAL(handled, 0);
 }
 
-/* A thread in the place of one that has ended has its targets, and nothing that was sent to it. */
+/* A thread that takes over from one that has ended has its targets, and nothing that was sent to it. */
 static void takes_over(void)
 {
 	struct heddle_uintr_register what = { .flags = HEDDLE_UINTR_RECEIVE,
@@ -833,7 +833,9 @@ static sem_t may_end;
 
 static void *waits(void *argument)
 {
-	struct heddle_uintr_register what = { .flags = HEDDLE_UINTR_RECEIVE, .receiver = NONE, .handler = (uint64_t)handler };
+	struct heddle_uintr_register what = { .flags = HEDDLE_UINTR_RECEIVE,
+					      .receiver = NONE,
+					      .handler = (uint64_t)handler };
 	int status = ioctl(device, HEDDLE_UINTR_REGISTER, &what);
 
 	if (status)
@@ -1024,6 +1026,7 @@ int main(int count, char **arguments)
 			failed++;
 		}
 	}
-	printf("%d passed, %d failed, %d skipped (%llu sends of a kind)\n", passed, failed, skipped, (unsigned long long)sends);
+	printf("%d passed, %d failed, %d skipped (%llu sends of a kind)\n", passed, failed, skipped,
+	       (unsigned long long)sends);
 	return failed > 0;
 }

@@ -63,7 +63,7 @@ fn wrong_settings_are_refused_before_the_program_starts() {
         ("HEDDLE_POLICY", "fivo", "fifo"),
         ("HEDDLE_WORKERS", "x", "HEDDLE_WORKERS=x"),
         ("HEDDLE_CPUS", "x", "HEDDLE_CPUS=x"),
-        ("HEDDLE_MECHANISM", "uintr", "HEDDLE_MECHANISM=uintr"),
+        ("HEDDLE_MECHANISM", "interrupt", "HEDDLE_MECHANISM=interrupt"),
     ] {
         assert_refused(sandbox.command(&["--", "true"]).env(name, value), &[says]);
     }

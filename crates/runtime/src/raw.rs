@@ -339,6 +339,13 @@ pub fn interrupt_again() {
     }
 }
 
+/// Lets the calling task be preempted in the handler of attention ([`hook_attention`]), which from then on may leave it
+/// by unwinding.
+pub fn allow_preemption() {
+    heddle_sys::signal::unblock(PREEMPT_SIGNAL);
+    crate::uintr::allow();
+}
+
 /// The code (`si_code`) of [`PREEMPT_SIGNAL`] from another program that shares the CPU, by a pipe: `POLL_IN`. No
 /// program's own SIGURG has it, except one that a descriptor sends by `F_SETSIG`.
 pub const ASKED: i32 = 1;

@@ -330,8 +330,8 @@ impl Worker {
         Ok(receiver)
     }
 
-    /// Makes a timer interrupt the calling thread, the worker's, each `period`: its CPU's own, or the kernel's if it may
-    /// not have that.
+    /// Makes a timer interrupt the calling thread, the worker's, each `period`: its CPU's own, or the kernel's if it
+    /// may not have that.
     pub(crate) fn tick(&self, receiver: u32, period: Ns) {
         self.has_ticks.store(true, Ordering::Relaxed);
         self.repost.store(self.target.load(Ordering::Relaxed), Ordering::Relaxed);

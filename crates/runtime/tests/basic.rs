@@ -3,7 +3,8 @@
 mod common;
 
 use common::{policies, runtime, two_workers};
-use heddle_rt::{Builder, Ns, RuntimeBuilder, in_task, scope, spawn, task_name, yield_now};
+use heddle_rt::{Builder, Mechanism, Ns, RuntimeBuilder};
+use heddle_rt::{in_task, scope, spawn, task_name, yield_now};
 use std::os::fd::AsRawFd;
 use std::panic;
 use std::sync::Arc;
@@ -151,7 +152,7 @@ fn wrong_configurations_are_refused_before_anything_starts() {
     assert!(error(new().workers(0)).contains("at least one worker"));
     assert!(error(new().workers(500)).contains("each worker needs its own"));
     assert!(error(new().cpus([4000])).contains("CPU 4000 does not exist"));
-    let short = error(new().policy("round-robin:quantum=1us"));
+    let short = error(new().mechanism(Mechanism::Signal).policy("round-robin:quantum=1us"));
     assert!(short.contains("at least 10us"), "{short}");
     assert!(error(new().name("a\0b")).contains("zero byte"));
     assert!(error(new().stack_size(1 << 40)).contains("the maximum is 1073807360"));
@@ -177,16 +178,17 @@ fn what_the_system_refuses_is_said_with_what_to_do() {
 /// What a policy's own defaults ask for and the mechanism cannot do is lengthened, and the runtime says so.
 #[test]
 fn every_policy_starts_with_its_defaults_and_signals() {
-    let shortest = heddle_rt::Mechanism::Signal.shortest_quantum();
+    let signals = RuntimeBuilder::new().mechanism(Mechanism::Signal);
+    let shortest = Mechanism::Signal.shortest_quantum();
     for info in heddle_policies::list() {
-        let rt = RuntimeBuilder::new().policy(info.name).workers(1).build();
+        let rt = signals.clone().policy(info.name).workers(1).build();
         let rt = rt.unwrap_or_else(|e| panic!("{}: {e}", info.name));
         assert_eq!(rt.run(|| heddle_rt::spawn(|| 1).join().unwrap()), 1);
         assert!(rt.stats().quantum.is_none_or(|quantum| quantum >= shortest), "{}", info.name);
     }
-    let rt = RuntimeBuilder::new().policy("shinjuku-shenango:long=2ms").workers(1).build().unwrap();
+    let rt = signals.clone().policy("shinjuku-shenango:long=2ms").workers(1).build().unwrap();
     assert_eq!(rt.stats().quantum, Some(shortest), "its own default is 5us");
-    let asked = RuntimeBuilder::new().policy("shinjuku-shenango:check=4us").build();
+    let asked = signals.policy("shinjuku-shenango:check=4us").build();
     assert!(asked.err().unwrap().to_string().contains("at least 10us"));
 }
 

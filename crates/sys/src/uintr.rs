@@ -184,7 +184,8 @@ pub fn forget_in_child() {
     OPENED.store(-1, Ordering::Release);
 }
 
-/// Registers the calling thread as a receiver, in the place of an earlier one of this process if `place` names it.
+/// Registers the calling thread as a receiver, with the number and the targets of an earlier one of this
+/// process if `place` names it.
 /// Returns its number.
 ///
 /// # Errors
@@ -265,8 +266,7 @@ pub fn set_timer(receiver: u32, vector: u32, time: Ns, repeats: bool) {
 /// handler posts `vector` to its own thread each time.
 ///
 /// # Errors
-/// The module's: `EPERM` without `CAP_SYS_ADMIN`, `EOPNOTSUPP` with a single CPU, `ERANGE` if the period is too short or
-/// too long.
+/// The module's: `EPERM` without `CAP_SYS_ADMIN`, `ERANGE` if the period is too short or too long.
 pub fn set_apic_timer(vector: u8, period: Ns) -> io::Result<()> {
     let timer = Timer {
         kind: TIMER_APIC,

@@ -267,7 +267,7 @@ pub(crate) fn on_attention(address: usize, context: *mut ucontext_t) {
     }
     // The handlers may take long, and the task may go to other workers.
     frames::keep_altstack(context);
-    heddle_sys::signal::unblock(raw::PREEMPT_SIGNAL);
+    raw::allow_preemption();
     if is_signal {
         deliver(thread, context);
     }

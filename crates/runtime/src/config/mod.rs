@@ -28,10 +28,11 @@ use std::sync::Arc;
 /// A builder of runtimes.
 ///
 /// What is not set here comes from the environment: `HEDDLE_POLICY`, `HEDDLE_MECHANISM` (`none`, `signal`, `probe`,
-/// `uintr`, `uintr-timer`), `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU), `HEDDLE_STACK_SIZE` (bytes), `HEDDLE_SHARE`
-/// with `HEDDLE_SHARE_CLASS` and `HEDDLE_SHARE_NAME` ([`RuntimeBuilder::share`]), `HEDDLE_NET` (`kernel`, `xdp:eth0`,
-/// `auto:eth0`; [`RuntimeBuilder::net`]), and `HEDDLE_TELEMETRY` (`on`, `off`). The defaults are work stealing without
-/// preemption, one worker for every CPU that the process may use, the kernel's sockets, and no dispatcher.
+/// `uintr`, `uintr-timer`), `HEDDLE_WORKERS`, `HEDDLE_CPUS` (`0,2-5`), `HEDDLE_DISPATCHER` (a CPU),
+/// `HEDDLE_STACK_SIZE` (bytes), `HEDDLE_SHARE` with `HEDDLE_SHARE_CLASS` and `HEDDLE_SHARE_NAME`
+/// ([`RuntimeBuilder::share`]), `HEDDLE_NET` (`kernel`, `xdp:eth0`, `auto:eth0`; [`RuntimeBuilder::net`]), and
+/// `HEDDLE_TELEMETRY` (`on`, `off`). The defaults are work stealing without preemption, one worker for every CPU that
+/// the process may use, the kernel's sockets, and no dispatcher.
 /// `HEDDLE_NO_PREEMPT_CODE` (`name*,...`) adds to [`RuntimeBuilder::no_preempt_code`]. `HEDDLE_TLS` (`block`, `donor`)
 /// sets for the whole process how tasks get their thread-local storage ([`Runtime::tls`]).
 ///
@@ -73,6 +74,17 @@ impl Mechanism {
             Mechanism::Probe
         } else {
             Mechanism::Signal
+        }
+    }
+
+    /// Succeeds if it can be had on this machine.
+    ///
+    /// # Errors
+    /// What it needs and does not find, and what to do.
+    pub fn check(self) -> Result<(), ConfigError> {
+        match self.has_user_interrupts() {
+            true => uintr::prepare().map_err(ConfigError::NoUserInterrupts),
+            false => Ok(()),
         }
     }
 }
@@ -233,9 +245,7 @@ impl RuntimeBuilder {
         futex::prepare();
         let dispatcher = self.dispatcher.map(heddle_sys::topology::cpu_info);
         let mechanism = self.mechanism.unwrap_or_else(Mechanism::automatic);
-        if mechanism.has_user_interrupts() {
-            uintr::prepare().map_err(ConfigError::NoUserInterrupts)?;
-        }
+        mechanism.check()?;
         if mechanism != Mechanism::None {
             code::learn(&self.no_preempt_code);
         }

@@ -74,8 +74,8 @@ pub enum Mechanism {
     /// By a user interrupt (Intel, from Sapphire Rapids on; needs the kernel module in `kmod/`), which a timer of the
     /// kernel or another thread sends.
     Uintr,
-    /// By a timer of each worker whose ticks reach the task without the kernel, or by the kernel's where the process may
-    /// not have that; the task looks at the clock at each tick.
+    /// By a timer of each worker whose ticks reach the task without the kernel, or by the kernel's where the process
+    /// may not have that; the task looks at the clock at each tick.
     UintrTimer,
 }
 
@@ -219,8 +219,8 @@ fn use_signal_entry() -> io::Result<()> {
     done.map_err(io::Error::from_raw_os_error)
 }
 
-/// Makes the calling thread, that of `worker`, a receiver if the mechanism says so. Returns the timer that ends its quanta
-/// then; `None`: one that sends signals.
+/// Makes the calling thread, that of `worker`, a receiver if the mechanism says so. Returns the timer that ends its
+/// quanta then; `None`: one that sends signals.
 ///
 /// A thread that the module has no room for is interrupted by signals.
 pub(crate) fn receive(
@@ -535,8 +535,8 @@ extern "C" fn on_preempt_inside(
     }
 }
 
-/// The handler of user interrupts, behind [`entry::entry`]: the calling task, in which preemption is on, was interrupted
-/// at the address `at` with the stack pointer `sp`. User interrupts are held off.
+/// The handler of user interrupts, behind [`entry::entry`]: the calling task, in which preemption is on, was
+/// interrupted at the address `at` with the stack pointer `sp`. User interrupts are held off.
 extern "C" fn on_user_interrupt(at: usize, sp: usize) {
     let Some(task) = Task::current() else { return };
     // SAFETY: a task runs on a worker. Its stack pointer is valid.
@@ -583,10 +583,10 @@ fn gives_cpu_away(task: &'static Task, call: Blocked) -> bool {
 /// A thread library's look at what other threads have asked of a task; see [`hook_attention`].
 static ATTENTION: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
-/// Makes `look` be called in each task that was interrupted, whether or not it was preempted, with the address of the
-/// interrupted instruction and the signal's context: with preemption on, in the handler of the signal, which the kernel
-/// holds back until then, before the task goes on. `look` may leave the handler by unwinding if the interrupted code
-/// can be unwound from that instruction; it unblocks the signal first.
+/// Makes `look` be called in each task that a signal has interrupted, whether or not it was preempted, with the address
+/// of the interrupted instruction and the signal's context: with preemption on, in the handler of the signal, which the
+/// kernel holds back until then, before the task goes on. `look` may leave the handler by unwinding if the interrupted
+/// code can be unwound from that instruction; it allows preemption first ([`crate::raw::allow_preemption`]).
 pub fn hook_attention(look: fn(usize, *mut libc::ucontext_t)) {
     ATTENTION.store(look as *mut (), Ordering::Release);
 }

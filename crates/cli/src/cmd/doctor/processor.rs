@@ -148,26 +148,41 @@ fn fsgsbase(machine: &Machine) -> Check {
 }
 
 fn uintr(machine: &Machine) -> Check {
+    let check = |state, what: &str, so: &str| Check::new("uintr", state, what, so);
+    let without = "preemption uses signals or probes";
     match machine.uintr {
-        Some(true) => Check::new(
-            "uintr",
+        None => check(State::No, "not an x86-64 processor", without),
+        Some(false) => check(State::No, "no user interrupts (CPUID 7, EDX bit 5)", without),
+        Some(true) if machine.exists("/dev/heddle-uintr") => check(
+            State::Yes,
+            "the module heddle_uintr provides user interrupts",
+            "the runtime preempts by them unless HEDDLE_MECHANISM says otherwise",
+        ),
+        Some(true) => check(
             State::Partly,
-            "the processor has user interrupts, mainline kernels do not enable them",
-            "preemption uses signals until a kernel module turns them on",
-        ),
-        Some(false) => Check::new(
-            "uintr",
-            State::No,
-            "no user interrupts (CPUID 7, EDX bit 5)",
-            "preemption uses signals or probes",
-        ),
-        None => Check::new(
-            "uintr",
-            State::No,
-            "not an x86-64 processor",
-            "preemption uses signals or probes",
+            match () {
+                () if isolates_page_tables(machine) => {
+                    "the processor has user interrupts, but the kernel isolates its page tables (PTI)"
+                }
+                () if machine.cpu_flag("fred") => {
+                    "the processor has user interrupts, but the kernel may use FRED, which the module refuses"
+                }
+                () => "the processor has user interrupts, and no module provides them",
+            },
+            match () {
+                () if isolates_page_tables(machine) => "boot with nopti, then see kmod/README.md",
+                () if machine.cpu_flag("fred") => "boot with fred=off, then see kmod/README.md",
+                () => {
+                    "sudo dkms install kmod && sudo modprobe heddle_uintr, as kmod/README.md says"
+                }
+            },
         ),
     }
+}
+
+fn isolates_page_tables(machine: &Machine) -> bool {
+    let meltdown = machine.read("/sys/devices/system/cpu/vulnerabilities/meltdown");
+    meltdown.is_some_and(|text| text.contains("PTI"))
 }
 
 fn signal_frame(machine: &Machine) -> Check {

@@ -105,6 +105,28 @@ fn the_auxiliary_vector_shows_fsgsbase_and_the_signal_frame() {
 }
 
 #[test]
+fn user_interrupts_are_there_with_the_module_and_else_it_says_what_to_do() {
+    let uintr = |machine: &Fake, in_cpuid| {
+        let checks = inspect(&Machine::at(&machine.root, in_cpuid));
+        let check = checks.into_iter().find(|check| check.id == "uintr").unwrap();
+        (check.state, format!("{}; {}", check.found, check.follows))
+    };
+    let bare = Fake::new();
+    assert_eq!(uintr(&bare, None).0, State::No);
+    assert_eq!(uintr(&bare, Some(false)).0, State::No);
+    let (state, text) = uintr(&bare, Some(true));
+    assert!(state == State::Partly && text.contains("modprobe heddle_uintr"), "{text}");
+    let meltdown = "/sys/devices/system/cpu/vulnerabilities/meltdown";
+    let isolated = Fake::new().with(meltdown, "Mitigation: PTI\n");
+    let (state, text) = uintr(&isolated, Some(true));
+    assert!(state == State::Partly && text.contains("nopti"), "{text}");
+    let fred = Fake::new().with("/proc/cpuinfo", "flags\t: fpu fred\n");
+    assert!(uintr(&fred, Some(true)).1.contains("fred=off"));
+    let ready = Fake::new().with("/dev/heddle-uintr", "");
+    assert_eq!(uintr(&ready, Some(true)).0, State::Yes);
+}
+
+#[test]
 fn the_kernel_version_decides_what_works() {
     let kernel = |release: &str| Fake::new().with("/proc/sys/kernel/osrelease", release);
     assert_eq!(kernel("5.4.0-150-generic\n").state_of("kernel"), State::No);

@@ -43,7 +43,7 @@ pub struct Args {
     /// work-stealing; for events, hybrid].
     #[arg(long)]
     policy: Option<String>,
-    /// How Heddle preempts: none, signal or probe [default: HEDDLE_MECHANISM, or signal].
+    /// How Heddle preempts: none, signal, probe, uintr or uintr-timer [default: HEDDLE_MECHANISM, or the best here].
     #[arg(long)]
     mechanism: Option<Mechanism>,
     /// The CPU of a dispatcher, which hands the tasks of a central policy (fifo, shinjuku) to Heddle's workers on

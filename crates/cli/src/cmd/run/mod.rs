@@ -54,8 +54,8 @@ pub struct Args {
     /// work-stealing].
     #[arg(long)]
     policy: Option<String>,
-    /// How threads are preempted: none, signal, or probe for a program built by `heddle cc` or `heddle cargo`
-    /// [default: HEDDLE_MECHANISM, or signal].
+    /// How threads are preempted: none, signal, probe for a program built by `heddle cc` or `heddle cargo`, uintr or
+    /// uintr-timer for user interrupts [default: HEDDLE_MECHANISM, or the best that there is: uintr, probe, signal].
     #[arg(long)]
     mechanism: Option<Mechanism>,
     /// How many threads run at a time, each on its own CPU [default: HEDDLE_WORKERS, or one per CPU].

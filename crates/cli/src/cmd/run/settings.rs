@@ -86,8 +86,9 @@ impl Visitor for Carried {
 fn check_policy(given: Option<&str>, mechanism: Option<Mechanism>) -> Result<(), Usage> {
     let mechanism = match mechanism {
         Some(mechanism) => mechanism,
-        None => variable("HEDDLE_MECHANISM", str::parse)?.unwrap_or_default(),
+        None => variable("HEDDLE_MECHANISM", str::parse)?.unwrap_or_else(Mechanism::automatic),
     };
+    mechanism.check().map_err(usage)?;
     let cpu = |text: &str| text.parse::<u32>().map_err(|_| "not a CPU number".to_owned());
     let has_dispatcher = variable("HEDDLE_DISPATCHER", cpu)?.is_some();
     let existing = variable("HEDDLE_POLICY", |text| Ok(text.to_owned()))?;
