@@ -225,12 +225,12 @@ static void nothing(void *unused)
 }
 
 /*
- * Waits until no SENDUIPI that has read an old entry of a table is under way. Such an instruction ends before its
- * processor takes an interrupt.
+ * Waits until no SENDUIPI that has read an old entry of the table is under way. Such an instruction ends before its
+ * processor takes an interrupt. Only CPUs that run the process are interrupted: it pays for that itself.
  */
-static void await_senders(void)
+static void await_senders(struct process *process)
 {
-	on_each_cpu(nothing, NULL, true);
+	on_each_cpu_mask(mm_cpumask(process->mm), nothing, NULL, true);
 }
 
 /* Ends what is left of the thread that had the place NUMBER. The process is locked, or about to be freed. */
@@ -437,7 +437,7 @@ int uintr_disconnect(struct process *process, u32 index)
 	mutex_lock(&process->lock);
 	if (index < process->used && process->targets[index].what) {
 		WRITE_ONCE(process->targets[index].what, 0);
-		await_senders();
+		await_senders(process);
 		status = 0;
 	}
 	mutex_unlock(&process->lock);

@@ -64,6 +64,22 @@ static void lapic_write(u32 reg, u32 value)
 		native_apic_mem_write(reg, value);
 }
 
+/*
+ * Whether the timer of THREAD, which has just ticked, is to rest until the thread has a CPU again: one tick is posted,
+ * and more would cost the CPU and tell nothing.
+ */
+static bool rests(struct thread *thread)
+{
+	unsigned long flags;
+	bool rests;
+
+	raw_spin_lock_irqsave(&thread->timer_lock, flags);
+	rests = !READ_ONCE(thread->loaded);
+	thread->timer_rests = rests;
+	raw_spin_unlock_irqrestore(&thread->timer_lock, flags);
+	return rests;
+}
+
 static enum hrtimer_restart tick(struct hrtimer *timer)
 {
 	struct thread *thread = container_of(timer, struct thread, timer);
@@ -82,7 +98,7 @@ static enum hrtimer_restart tick(struct hrtimer *timer)
 		if (test_bit(thread->timer_vector, (unsigned long *)&thread->upid->pir))
 			atomic64_inc(&process->ticks_merged);
 		uintr_post(thread, thread->timer_vector);
-		if (thread->once || READ_ONCE(thread->dead))
+		if (thread->once || rests(thread))
 			return HRTIMER_NORESTART;
 		break;
 	default: /* It is being stopped. */
@@ -259,6 +275,14 @@ static int set_apic_timer(struct thread *thread, const struct heddle_uintr_timer
 	return 0;
 }
 
+/* Has the kernel's timer of THREAD tick a period from now, on this CPU. Its lock is held. */
+static void start_hr_timer(struct thread *thread)
+{
+	thread->timer_rests = false;
+	thread->timer_cpu = smp_processor_id();
+	hrtimer_start(&thread->timer, ns_to_ktime(thread->period_ns), HRTIMER_MODE_REL_PINNED_HARD);
+}
+
 /* Sets the kernel's timer for THREAD, any one of the process, which is locked. */
 static void set_hr_timer(struct thread *thread, const struct heddle_uintr_timer *what)
 {
@@ -274,8 +298,7 @@ static void set_hr_timer(struct thread *thread, const struct heddle_uintr_timer 
 	thread->once = what->flags & HEDDLE_UINTR_TIMER_ONCE;
 	/* The thread may come to a CPU meanwhile, and moves the timer there. */
 	raw_spin_lock_irqsave(&thread->timer_lock, flags);
-	WRITE_ONCE(thread->timer_cpu, smp_processor_id());
-	hrtimer_start(&thread->timer, ns_to_ktime(what->period_ns), HRTIMER_MODE_REL_PINNED_HARD);
+	start_hr_timer(thread);
 	raw_spin_unlock_irqrestore(&thread->timer_lock, flags);
 }
 
@@ -328,12 +351,14 @@ void uintr_timer_follow(struct thread *thread)
 			hrtimer_start(&thread->timer, ns_to_ktime(thread->period_ns), HRTIMER_MODE_REL_PINNED_HARD);
 		return;
 	}
-	if (READ_ONCE(thread->timer_kind) != HEDDLE_UINTR_TIMER_HR || READ_ONCE(thread->timer_cpu) == thread->cpu)
+	if (READ_ONCE(thread->timer_kind) != HEDDLE_UINTR_TIMER_HR)
 		return;
 	raw_spin_lock_irqsave(&thread->timer_lock, flags);
-	WRITE_ONCE(thread->timer_cpu, thread->cpu);
-	/* One that ticks at this moment stays where it is. */
-	if (hrtimer_try_to_cancel(&thread->timer) == 1)
+	if (thread->timer_rests)
+		start_hr_timer(thread);
+	else if (thread->timer_cpu != thread->cpu && hrtimer_try_to_cancel(&thread->timer) == 1)
+		/* One that ticks at this moment stays where it is. */
 		hrtimer_start_expires(&thread->timer, HRTIMER_MODE_ABS_PINNED_HARD);
+	thread->timer_cpu = thread->cpu;
 	raw_spin_unlock_irqrestore(&thread->timer_lock, flags);
 }

@@ -85,8 +85,9 @@ struct thread {
 	u64 period_ns;
 	bool once;
 	struct hrtimer timer;
-	raw_spinlock_t timer_lock; /* held where the timer begins or moves */
+	raw_spinlock_t timer_lock; /* held where the timer begins, moves and rests */
 	int timer_cpu;
+	bool timer_rests; /* until the thread has a CPU again */
 	/* With a delegated timer. */
 	u32 apic_count;
 	bool delegated; /* the CPU's timer is the thread's at the moment */

@@ -44,7 +44,7 @@ struct heddle_uintr_info {
 	__u64 resumed; /* times that a receiver came back to a CPU and found vectors posted meanwhile */
 	__u64 migrated; /* times that a receiver came back to another CPU */
 	__u64 ticks; /* of its HEDDLE_UINTR_TIMER_HR timers */
-	__u64 ticks_merged; /* of these, found the one before still waiting, or its thread without a CPU */
+	__u64 ticks_merged; /* of these, found the one before still posted */
 	__u64 reserved[4];
 };
 
@@ -73,7 +73,7 @@ struct heddle_uintr_target {
 
 /* heddle_uintr_timer.kind */
 #define HEDDLE_UINTR_TIMER_OFF 0
-/* The kernel's timer. While the thread has no CPU, ticks merge into one. */
+/* The kernel's timer. While the thread has no CPU, it ticks once. */
 #define HEDDLE_UINTR_TIMER_HR 1
 /*
  * The CPU's own timer, delegated: no kernel code runs at a tick (Skyloft, section 3.2). The handler must post VECTOR to
