@@ -199,6 +199,7 @@ void uintr_timer_init(struct thread *thread)
 	hrtimer_init(&thread->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 	thread->timer.function = tick;
 #endif
+	mutex_init(&thread->setting);
 	raw_spin_lock_init(&thread->timer_lock);
 	INIT_DELAYED_WORK(&thread->keeper, keep);
 }
@@ -283,7 +284,7 @@ static void start_hr_timer(struct thread *thread)
 	hrtimer_start(&thread->timer, ns_to_ktime(thread->period_ns), HRTIMER_MODE_REL_PINNED_HARD);
 }
 
-/* Sets the kernel's timer for THREAD, any one of the process, which is locked. */
+/* Sets the kernel's timer for THREAD, any one of the process. No other thread sets it meanwhile. */
 static void set_hr_timer(struct thread *thread, const struct heddle_uintr_timer *what)
 {
 	unsigned long flags;
@@ -302,42 +303,53 @@ static void set_hr_timer(struct thread *thread, const struct heddle_uintr_timer 
 	raw_spin_unlock_irqrestore(&thread->timer_lock, flags);
 }
 
-int uintr_timer_set(struct process *process, const struct heddle_uintr_timer *what)
+/* Sets the timer of THREAD, of which OWN, the current one, may be another. No other thread sets it meanwhile. */
+static int set_timer(struct thread *thread, struct thread *own, const struct heddle_uintr_timer *what)
 {
-	struct thread *own = uintr_thread_of(current), *thread;
 	unsigned long flags;
-	int status = 0;
-	u64 shortest;
 
-	if (what->vector >= HEDDLE_UINTR_VECTORS || what->flags & ~HEDDLE_UINTR_TIMER_ONCE ||
-	    what->kind > HEDDLE_UINTR_TIMER_APIC || (what->flags && what->kind != HEDDLE_UINTR_TIMER_HR))
-		return -EINVAL;
-	/* One tick costs who asks for it a call; those that follow cost the machine. */
-	shortest = what->flags & HEDDLE_UINTR_TIMER_ONCE ? 1 : (u64)min_period_us * NSEC_PER_USEC;
-	if (what->kind != HEDDLE_UINTR_TIMER_OFF && (what->period_ns < shortest || what->period_ns > LONGEST_NS))
-		return -ERANGE;
-	mutex_lock(&process->lock);
-	thread = what->receiver != HEDDLE_UINTR_NONE	     ? uintr_receiver(process, what->receiver) :
-		 own && own->process == process && own->upid ? own :
-							       NULL;
-	if (!thread) {
-		status = -ENOENT;
-	} else if (thread != own && (what->kind == HEDDLE_UINTR_TIMER_APIC ||
-				     READ_ONCE(thread->timer_kind) == HEDDLE_UINTR_TIMER_APIC)) {
-		status = -EBUSY;
-	} else if (what->kind == HEDDLE_UINTR_TIMER_APIC) {
-		status = set_apic_timer(thread, what);
-	} else if (thread->timer_kind == HEDDLE_UINTR_TIMER_APIC) {
+	if (thread != own && (what->kind == HEDDLE_UINTR_TIMER_APIC ||
+			      READ_ONCE(thread->timer_kind) == HEDDLE_UINTR_TIMER_APIC))
+		return -EBUSY;
+	if (what->kind == HEDDLE_UINTR_TIMER_APIC)
+		return set_apic_timer(thread, what);
+	if (thread->timer_kind == HEDDLE_UINTR_TIMER_APIC) {
 		uintr_timer_stop(thread);
 		/* What was held back for a delegated timer's tick is delivered now. */
 		local_irq_save(flags);
 		uintr_reload(thread);
 		local_irq_restore(flags);
-		set_hr_timer(thread, what);
-	} else {
-		set_hr_timer(thread, what);
 	}
-	mutex_unlock(&process->lock);
+	set_hr_timer(thread, what);
+	return 0;
+}
+
+int uintr_timer_set(struct process *process, const struct heddle_uintr_timer *what)
+{
+	struct thread *own = uintr_thread_of(current), *thread;
+	bool is_own, once = what->flags & HEDDLE_UINTR_TIMER_ONCE;
+	/* One tick costs who asks for it a call; those that follow cost the machine. */
+	u64 shortest = once ? 1 : (u64)min_period_us * NSEC_PER_USEC;
+	int status = -ENOENT;
+
+	if (what->vector >= HEDDLE_UINTR_VECTORS || what->flags & ~HEDDLE_UINTR_TIMER_ONCE ||
+	    what->kind > HEDDLE_UINTR_TIMER_APIC || (once && what->kind != HEDDLE_UINTR_TIMER_HR))
+		return -EINVAL;
+	if (what->kind != HEDDLE_UINTR_TIMER_OFF && (what->period_ns < shortest || what->period_ns > LONGEST_NS))
+		return -ERANGE;
+	is_own = own && own->process == process && own->upid &&
+		 (what->receiver == HEDDLE_UINTR_NONE || what->receiver == own->number);
+	/* Another thread must not go away meanwhile. */
+	if (!is_own)
+		mutex_lock(&process->lock);
+	thread = is_own ? own : uintr_receiver(process, what->receiver);
+	if (thread) {
+		mutex_lock(&thread->setting);
+		status = set_timer(thread, own, what);
+		mutex_unlock(&thread->setting);
+	}
+	if (!is_own)
+		mutex_unlock(&process->lock);
 	return status;
 }
 

@@ -81,6 +81,7 @@ struct thread {
 	int cpu; /* on which it is, or was last */
 	bool loaded; /* its state is in the processor */
 	/* Its timer. */
+	struct mutex setting; /* held by who sets it */
 	u32 timer_kind, timer_vector;
 	u64 period_ns;
 	bool once;

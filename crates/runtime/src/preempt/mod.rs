@@ -172,7 +172,11 @@ impl Mechanism {
             Mechanism::None => false,
             // Tasks check for themselves whether they were asked.
             _ if cfg!(virtual_time) => true,
-            _ => worker.send() || self.signal(worker),
+            _ if worker.send() => {
+                usdt::preempt_sent(worker.cpu(), worker.tid.load(Ordering::Relaxed));
+                true
+            }
+            _ => self.signal(worker),
         }
     }
 
