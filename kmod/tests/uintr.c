@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tests of the module, on any machine where it is loaded: `uintr [SENDS [CASE...]]` prints a line for each case and
- * ends with 1 if one failed. Each case is a process of its own, and must leave nothing registered. SENDS is how many
- * interrupts of each kind are sent.
+ * Tests of the module, on any machine where it is loaded: `uintr [SENDS [CASE...]]` prints a line for each case, or for
+ * all but -CASE, and ends with 1 if one failed. Each case is a process of its own, and must leave nothing registered.
+ * SENDS is how many interrupts of each kind are sent.
  *
  * What is sent is handled, or merged with a later one that is: each send has a number, written before it, and the
  * handler must have seen the last one. No case compares times.
@@ -988,14 +988,20 @@ static bool run(const struct test *test)
 	return is_clean() && !status;
 }
 
+/* Whether the case is named, or none is; a name after a minus leaves a case out. */
 static bool is_wanted(const char *name, int count, char **names)
 {
+	bool all = true;
 	int i;
 
-	for (i = 0; i < count; i++)
+	for (i = 0; i < count; i++) {
+		if (names[i][0] == '-' && !strcmp(name, names[i] + 1))
+			return false;
 		if (!strcmp(name, names[i]))
 			return true;
-	return !count;
+		all &= names[i][0] == '-';
+	}
+	return all;
 }
 
 static double now(void)
