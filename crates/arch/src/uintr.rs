@@ -35,18 +35,6 @@ pub unsafe fn disable() {
     unsafe { asm!("clui", options(nostack, preserves_flags)) };
 }
 
-/// Returns whether the calling thread can be interrupted.
-///
-/// # Safety
-/// User interrupts are enabled on this machine.
-#[inline]
-pub unsafe fn is_enabled() -> bool {
-    let enabled: u8;
-    // SAFETY: by the caller's promise. Not `pure`: after a switch the same code may run on another thread.
-    unsafe { asm!("testui", "setc {}", out(reg_byte) enabled, options(nostack)) };
-    enabled != 0
-}
-
 /// What XSAVEC saves of a task that is interrupted anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedState {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{runtime, spin_until, two_workers};
+use common::{block_preemption, runtime, spin_until, two_workers};
 use heddle_rt::{Mechanism, RuntimeBuilder, no_preempt, spawn, yield_now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -124,16 +124,6 @@ fn no_preempt_holds_it_off_until_the_end() {
         .collect();
     tasks.into_iter().for_each(|t| t.join().unwrap());
     assert!(rt.stats().preemptions > 0, "taken when it was allowed again");
-}
-
-/// Blocks the runtime's signal in the calling kernel thread.
-fn block_preemption() {
-    // SAFETY: a set on the stack; all-zero is a valid one.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&mut set, libc::SIGURG);
-        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()), 0);
-    }
 }
 
 #[test]

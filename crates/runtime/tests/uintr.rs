@@ -22,16 +22,6 @@ fn runtime(mechanism: Mechanism, policy: &str, workers: usize) -> Runtime {
     RuntimeBuilder::new().mechanism(mechanism).policy(policy).workers(workers).build().unwrap()
 }
 
-/// Blocks the signal with which the runtime would interrupt the calling kernel thread instead.
-fn block_signal() {
-    // SAFETY: a set on the stack; all-zero is a valid one.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&mut set, libc::SIGURG);
-        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()), 0);
-    }
-}
-
 #[test]
 fn without_the_module_the_mechanism_is_refused_with_what_to_do() {
     for mechanism in BOTH {
@@ -70,7 +60,7 @@ fn quanta_end_without_signals() {
             .map(|_| {
                 let stop = stop.clone();
                 rt.spawn(move || {
-                    block_signal();
+                    common::block_preemption();
                     common::spin_until(|| stop.load(Ordering::Relaxed));
                 })
             })
@@ -95,7 +85,7 @@ fn urgent_tasks_of_other_threads_get_in_without_signals() {
         let (runs, stopped) = (ready.clone(), stop.clone());
         let long = rt.spawn(move || {
             set_attrs(TaskAttrs { class: Class::BE, ..attrs() });
-            block_signal();
+            common::block_preemption();
             runs.store(true, Ordering::Release);
             common::spin_until(|| stopped.load(Ordering::Relaxed));
         });

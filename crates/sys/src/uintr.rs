@@ -164,13 +164,6 @@ fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-impl Info {
-    /// Returns whether a receiver can have its CPU's own timer: there is a second CPU.
-    pub fn has_apic_timer(&self) -> bool {
-        self.features & 1 << 2 != 0
-    }
-}
-
 /// Returns a number that is another one in each child of fork.
 #[inline]
 pub fn epoch() -> u32 {

@@ -130,23 +130,16 @@ impl Mechanism {
     /// Installs the signal handlers for this process. User interrupts are prepared.
     pub(crate) fn install(self) -> io::Result<()> {
         static ONCE: OnceLock<Result<(), i32>> = OnceLock::new();
-        let done = ONCE.get_or_init(|| {
+        once(&ONCE, || {
             // SAFETY: `on_preempt` checks where it interrupts; `on_fault` only reports and ends the process or passes
             // on.
-            let installed = unsafe {
-                heddle_sys::signal::install(SIGNAL, on_preempt, 0).and_then(|_| {
-                    heddle_sys::signal::install(libc::SIGSEGV, on_fault, libc::SA_ONSTACK)
-                })
+            let previous = unsafe {
+                heddle_sys::signal::install(SIGNAL, on_preempt, 0)?;
+                heddle_sys::signal::install(libc::SIGSEGV, on_fault, libc::SA_ONSTACK)?
             };
-            match installed {
-                Ok(previous) => {
-                    let _ = PREVIOUS_FAULT.set(Action(previous));
-                    Ok(())
-                }
-                Err(e) => Err(e.raw_os_error().unwrap_or(libc::EINVAL)),
-            }
-        });
-        done.map_err(io::Error::from_raw_os_error)?;
+            let _ = PREVIOUS_FAULT.set(Action(previous));
+            Ok(())
+        })?;
         if self.has_user_interrupts() {
             use_signal_entry()?;
         }
@@ -215,12 +208,17 @@ impl std::str::FromStr for Mechanism {
 /// Makes the signal's handler keep out of the way of user interrupts, once per process.
 fn use_signal_entry() -> io::Result<()> {
     static ONCE: OnceLock<Result<(), i32>> = OnceLock::new();
-    let done = ONCE.get_or_init(|| {
-        // SAFETY: it calls `on_preempt`, which is installed already.
-        let installed = unsafe { heddle_sys::signal::install(SIGNAL, entry::signal_entry, 0) };
-        installed.map(drop).map_err(|e| e.raw_os_error().unwrap_or(libc::EINVAL))
-    });
-    done.map_err(io::Error::from_raw_os_error)
+    // SAFETY: it calls `on_preempt`, which is installed already.
+    once(&ONCE, || unsafe { heddle_sys::signal::install(SIGNAL, entry::signal_entry, 0).map(drop) })
+}
+
+/// Calls `install` once per process. Returns what came of it each time.
+fn once(
+    done: &OnceLock<Result<(), i32>>,
+    install: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    let install = || install().map_err(|e| e.raw_os_error().unwrap_or(libc::EINVAL));
+    done.get_or_init(install).map_err(io::Error::from_raw_os_error)
 }
 
 /// Makes the calling thread, that of `worker`, a receiver if the mechanism says so. Returns the timer that ends its

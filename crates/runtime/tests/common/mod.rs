@@ -32,6 +32,16 @@ pub fn two_workers(policy: &str) -> Runtime {
     RuntimeBuilder::new().policy(policy).workers(cpus()).build().unwrap()
 }
 
+/// Blocks the runtime's signal in the calling kernel thread.
+pub fn block_preemption() {
+    // SAFETY: a set on the stack; all-zero is a valid one.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, libc::SIGURG);
+        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()), 0);
+    }
+}
+
 /// Spins until `done` says so.
 pub fn spin_until(done: impl Fn() -> bool) {
     while !done() {
